@@ -1,0 +1,129 @@
+"""The engine's narrow protocols: how operators are bound into closures, and what a task is given from outside.
+
+An operator is a frozen description made while the topology is built. For every task it is bound once: it gets its
+children's closures and returns its own. At run time there is only the closure: no node object, no look-up, no record
+object on the DSL path.
+
+Two kinds of edges exist. A stream edge carries ``process(key, value, timestamp, headers)``; a table edge carries
+``process_change(key, new, old, is_latest, timestamp, headers)``, where ``old`` is None unless the operator was built
+with ``send_old_values``, and ``is_latest`` is False only for a late write to a versioned table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.records import Headers, TaskId
+
+Process: TypeAlias = "Callable[[Any, Any, int, Headers | None], None]"
+ProcessChange: TypeAlias = "Callable[[Any, Any, Any, bool, int, Headers | None], None]"
+
+
+class RecordContext:
+    """The one mutable description of the record in work; each task has exactly one.
+
+    The source closure moves ``offset`` along; ``timestamp`` and ``headers`` are set by whoever crosses into code that
+    has no parameters for them (the Processor API, a plain key-value store) and restored after it. ``interrupt`` ends
+    the run after the current record (a commit was asked for, or memory for uncommitted writes is used up).
+    """
+
+    __slots__ = ("headers", "interrupt", "offset", "partition", "stream_time", "timestamp", "topic")
+
+    def __init__(self) -> None:
+        self.topic: str | None = None
+        self.partition = -1
+        self.offset = -1
+        self.timestamp = -1
+        self.headers: Headers | None = None
+        self.stream_time = -1
+        self.interrupt = False
+
+
+class Bound(NamedTuple):
+    """An operator's closures for one task. ``close`` runs when the task closes."""
+
+    process: Process | None = None
+    process_change: ProcessChange | None = None
+    close: Callable[[], None] | None = None
+
+
+class NodeContext(Protocol):
+    """What an operator is given when it is bound."""
+
+    name: str
+    """Name of the node."""
+    record: RecordContext
+    """The task's record context."""
+    forward: Process
+    """Stream edge to all children, in the order in which they were added."""
+    forward_change: ProcessChange
+    """Table edge to all children."""
+    children: Mapping[str, Process]
+    """Stream edge to each child by name."""
+    task_id: TaskId
+    application_id: str
+    app_configs: Mapping[str, Any]
+
+    def store(self, name: str) -> Any:
+        """The live store of that name, which must be connected to this node.
+
+        Raises:
+            StreamsException: The store is not connected to this node.
+        """
+        ...
+
+    def user_error(
+        self, error: Exception, key: object, value: object, timestamp: int, headers: Headers | None
+    ) -> None:
+        """Let the processing exception handler decide about what a user's function raised.
+
+        Returns when the record is to be skipped (counted as dropped).
+
+        Raises:
+            FailedProcessingException: The handler chose FAIL, or the error is one already handled further in.
+        """
+        ...
+
+    def drop(self, reason: str) -> None:
+        """Count one record as dropped for ``reason`` and log where it lies, without its content."""
+        ...
+
+    def request_commit(self) -> None:
+        """Ask the thread to commit after this record."""
+        ...
+
+    def system_time_ms(self) -> int:
+        """The wall clock the engine was given (epoch ms)."""
+        ...
+
+
+class Operator(Protocol):
+    """A node's behaviour, described once and bound per task."""
+
+    def bind(self, node: NodeContext, /) -> Bound:
+        """Make the closures for one task."""
+        ...
+
+
+Send: TypeAlias = "Callable[[int | None, bytes | None, bytes | None, int | None, Headers | None], None]"
+"""``send(partition or None for the key's own, key, value, timestamp ms, headers)`` to one topic."""
+
+
+class RecordCollector(Protocol):
+    """Where a task's output goes: the producer, or the driver's queues."""
+
+    def sender(self, topic: str, /) -> Send:
+        """A function that sends to ``topic``."""
+        ...
+
+    def changelog_sender(self, topic: str, partition: int, /) -> Callable[[bytes, bytes | None, int | None], None]:
+        """A function ``(key, value, timestamp)`` that writes to a changelog partition and has its offset tracked."""
+        ...
+
+    def partition_count(self, topic: str, /) -> int:
+        """Number of partitions of ``topic``; asked only where a custom partitioner is used."""
+        ...
