@@ -1,0 +1,49 @@
+# Every target makes what it needs first. PYTHON=/path/to/python3.12 chooses another interpreter.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+N ?= 1000000
+RUNS ?= 3
+ARGS ?=
+TESTS ?= tests
+
+.PHONY: help setup run test lint format bench lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## the locked Python environment in .venv (quick when it is up to date)
+	@scripts/setup.sh
+
+run: setup ## the course-revenue job on a local Kafka, totals in this terminal; ARGS="--once" ends by itself
+	@scripts/java.sh
+	@$(BIN)/course-revenue demo $(ARGS)
+
+test: setup ## every test, those on a real broker included; TESTS=tests/unit for some
+	@scripts/java.sh --jdk
+	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
+
+lint: setup ## ruff, mypy, basedpyright, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports
+
+format: setup ## ruff's formatter and its safe fixes
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+bench: setup ## the Java job and ours on the same topic: N=1000000 lines, RUNS=3 alternating runs
+	@scripts/java.sh --jdk
+	@$(BIN)/python benchmarks/bench.py --lines $(N) --runs $(RUNS) $(ARGS)
+
+lock: ## requirements.lock anew from pyproject.toml
+	@scripts/lock.sh
+
+clean: ## removes what was made here: environment, local cluster, caches
+	@if [ -x $(BIN)/headrace ] && [ -d .headrace/cluster ]; then $(BIN)/headrace cluster down --data-dir .headrace/cluster; fi
+	@rm -rf .venv .headrace build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src apps tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	@find src apps -name '*.egg-info' -prune -exec rm -rf {} +

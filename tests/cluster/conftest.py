@@ -1,0 +1,75 @@
+"""Fixtures for tests on a real broker: one for the whole session, on a free port, unless HEADRACE_BOOTSTRAP names one."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.testing.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "/tests/cluster/" in item.path.as_posix():
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A broker of this session's own; tests that stop or kill a broker make one themselves."""
+    with LocalCluster(tmp_path_factory.mktemp("kafka"), log=print) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(request: pytest.FixtureRequest) -> str:
+    """``host:port`` of the broker to test against."""
+    named = os.environ.get("HEADRACE_BOOTSTRAP")
+    if named:
+        return named
+    running: LocalCluster = request.getfixturevalue("cluster")
+    return running.bootstrap_servers
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Makes names that no other test has: ``unique("app")`` gives ``app-1f0c2a9b`` (the same all through one test)."""
+    mark = uuid.uuid4().hex[:8]
+    return lambda name: f"{name}-{mark}"
+
+
+class TopicFactory(Protocol):
+    """Creates a topic and returns its full name."""
+
+    def __call__(
+        self, name: str, partitions: int = 1, config: dict[str, str] | None = None, *, exact: bool = False
+    ) -> str: ...
+
+
+@pytest.fixture
+def topic_factory(bootstrap_servers: str, unique: Callable[[str], str]) -> Iterator[TopicFactory]:
+    """Creates topics with unique names (the name as given with ``exact=True``) and deletes them after the test."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    made: list[str] = []
+
+    def create(
+        name: str, partitions: int = 1, config: dict[str, str] | None = None, *, exact: bool = False
+    ) -> str:
+        topic = name if exact else unique(name)
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
+        for future in admin.create_topics([new], operation_timeout=10).values():
+            future.result(timeout=15)
+        made.append(topic)
+        return topic
+
+    yield create
+    if made:
+        for future in admin.delete_topics(made, operation_timeout=10).values():
+            future.result(timeout=15)
