@@ -1,0 +1,101 @@
+"""Aggregations of a grouped stream without windows. Source: ``kstream.internals.{KStreamAggregate,KStreamReduce}``.
+
+A record without a key or value is dropped (counted). The result's time is the later of the record's and the old
+row's. A result of None deletes the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.api.engine import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.api.engine import NodeContext
+    from headrace.records import Headers
+    from headrace.state.keyvalue import TimestampedKeyValueStore
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAggregate:
+    """``aggregator(key, value, aggregate) -> aggregate`` from ``initializer()`` on."""
+
+    store_name: str
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    send_old_values: bool = False
+
+    def bind(self, node: NodeContext) -> Bound:
+        """See :class:`headrace.api.engine.Operator`."""
+        initializer, aggregator, user_error = self.initializer, self.aggregator, node.user_error
+        forward, drop = node.forward_change, node.drop
+        store: TimestampedKeyValueStore[Any, Any] = node.store(self.store_name)
+        cached = store.set_flush_listener(forward, self.send_old_values)
+        send_old = self.send_old_values
+        get, put = store.get_pair, store.put_pair
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+            if key is None or value is None:
+                drop("null key" if key is None else "null value")
+                return
+            row = get(key)
+            new_timestamp = timestamp
+            if row is not None and row[1] > timestamp:
+                new_timestamp = row[1]
+            # the user may change the old aggregate in place, so it may not be what is sent as old: read it again
+            sent_old = None if row is None or not send_old or cached else (get(key) or row)[0]
+            try:
+                aggregate = aggregator(key, value, initializer() if row is None else row[0])
+            except Exception as e:
+                user_error(e, key, value, timestamp, headers)
+                return
+            put(key, aggregate, timestamp if aggregate is None else new_timestamp, headers)
+            if not cached:
+                forward(key, aggregate, sent_old, True, new_timestamp, headers)
+
+        return Bound(process)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReduce:
+    """``reducer(old, value) -> value``; the first value of a key stands as it is."""
+
+    store_name: str
+    reducer: Callable[[Any, Any], Any]
+    send_old_values: bool = False
+
+    def bind(self, node: NodeContext) -> Bound:
+        """See :class:`headrace.api.engine.Operator`."""
+        reducer, user_error = self.reducer, node.user_error
+        forward, drop = node.forward_change, node.drop
+        store: TimestampedKeyValueStore[Any, Any] = node.store(self.store_name)
+        cached = store.set_flush_listener(forward, self.send_old_values)
+        send_old = self.send_old_values
+        get, put = store.get_pair, store.put_pair
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+            if key is None or value is None:
+                drop("null key" if key is None else "null value")
+                return
+            row = get(key)
+            new_timestamp = timestamp
+            sent_old = None
+            reduced = value
+            if row is not None:
+                if row[1] > timestamp:
+                    new_timestamp = row[1]
+                if send_old and not cached:
+                    sent_old = (get(key) or row)[0]
+                try:
+                    reduced = reducer(row[0], value)
+                except Exception as e:
+                    user_error(e, key, value, timestamp, headers)
+                    return
+            put(key, reduced, timestamp if reduced is None else new_timestamp, headers)
+            if not cached:
+                forward(key, reduced, sent_old, True, new_timestamp, headers)
+
+        return Bound(process)

@@ -1,0 +1,54 @@
+"""Stream-table join. Source: ``kstream.internals.KStreamKTableJoinProcessor``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.api.engine import Bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.api.engine import NodeContext
+    from headrace.records import Headers
+    from headrace.state.keyvalue import TimestampedKeyValueStore
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTableJoin:
+    """Looks each record's key up in a table: ``joiner(value, row)``, or ``joiner(key, value, row)`` when ``with_key``.
+
+    The result has the stream record's time. Inner: no row, no result. ``left``: the row is None when there is none,
+    and a record without a key passes with None as its row (KIP-962). Records without a value are dropped (counted),
+    and without a key too when inner. Changes of the table make no results.
+    """
+
+    store_name: str
+    joiner: Callable[..., Any]
+    left: bool
+    with_key: bool = False
+
+    def bind(self, node: NodeContext) -> Bound:
+        """See :class:`headrace.api.engine.Operator`."""
+        joiner, left, forward, drop, user_error = self.joiner, self.left, node.forward, node.drop, node.user_error
+        store: TimestampedKeyValueStore[Any, Any] = node.store(self.store_name)
+        get = store.get_pair
+        with_key = self.with_key
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+            if value is None or (key is None and not left):
+                drop("null value" if value is None else "null key")
+                return
+            row = None if key is None else get(key)
+            if row is None and not left:
+                return
+            found = None if row is None else row[0]
+            try:
+                joined = joiner(key, value, found) if with_key else joiner(value, found)
+            except Exception as e:
+                user_error(e, key, value, timestamp, headers)
+                return
+            forward(key, joined, timestamp, headers)
+
+        return Bound(process)

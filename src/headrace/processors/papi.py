@@ -1,0 +1,136 @@
+"""The border to the Processor API: here a record becomes an object, and the context is set and restored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.api.engine import Bound
+from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
+from headrace.errors import FailedProcessingException, StreamsException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.api.engine import NodeContext
+    from headrace.api.processor import FixedKeyProcessor, Processor
+    from headrace.records import Headers, TaskId
+
+
+class _Context:
+    """Body of both contexts. Source: ``processor.internals.ProcessorContextImpl``."""
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+        self._record = node.record
+        self._forward = node.forward
+        self._children = node.children
+
+    @property
+    def application_id(self) -> str:
+        return self._node.application_id
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._node.task_id
+
+    def get_state_store(self, name: str) -> Any:
+        return self._node.store(name)
+
+    def record_metadata(self) -> RecordMetadata | None:
+        record = self._record
+        return None if record.topic is None else RecordMetadata(record.topic, record.partition, record.offset)
+
+    def current_stream_time_ms(self) -> int:
+        return self._record.stream_time
+
+    def current_system_time_ms(self) -> int:
+        return self._node.system_time_ms()
+
+    def app_configs(self) -> Mapping[str, Any]:
+        return self._node.app_configs
+
+    def commit(self) -> None:
+        self._node.request_commit()
+
+    def _send(self, key: Any, value: Any, timestamp: int, headers: Headers, child_name: str | None) -> None:
+        if child_name is None:
+            target = self._forward
+        else:
+            found = self._children.get(child_name)
+            if found is None:
+                raise StreamsException(
+                    f"Unknown downstream node: {child_name} either does not exist or is not connected to this processor "
+                    f"{self._node.name}; its children are: {', '.join(self._children) or 'none'}",
+                    self._node.task_id,
+                )
+            target = found
+        record = self._record
+        saved_timestamp, saved_headers = record.timestamp, record.headers
+        # children get a list of their own: the caller may go on to change its record's headers
+        own = list(headers) if headers else None
+        record.timestamp, record.headers = timestamp, own
+        try:
+            target(key, value, timestamp, own)
+        finally:
+            record.timestamp, record.headers = saved_timestamp, saved_headers
+
+
+class _ProcessorContext(_Context):
+    def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
+        if not isinstance(record, Record):  # pyright: ignore[reportUnnecessaryIsInstance]  # users without a type checker
+            raise StreamsException(f"forward() takes a Record, not {type(record).__name__}", self.task_id)
+        self._send(record.key, record.value, record.timestamp, record.headers, child_name)
+
+
+class _FixedKeyContext(_Context):
+    def forward(self, record: FixedKeyRecord[Any, Any], child_name: str | None = None) -> None:
+        if not isinstance(record, FixedKeyRecord):  # pyright: ignore[reportUnnecessaryIsInstance]  # users without a type checker
+            raise StreamsException(f"forward() takes a FixedKeyRecord, not {type(record).__name__}", self.task_id)
+        self._send(record.key, record.value, record.timestamp, record.headers, child_name)
+
+
+@dataclass(frozen=True, slots=True)
+class UserProcessor:
+    """A user's :class:`~headrace.api.processor.Processor`; the supplier makes a new one per task."""
+
+    supplier: Callable[[], Processor[Any, Any, Any, Any]]
+
+    def bind(self, node: NodeContext) -> Bound:
+        """See :class:`headrace.api.engine.Operator`."""
+        processor = self.supplier()
+        processor.init(_ProcessorContext(node))
+        return Bound(_process(node, processor.process, Record), close=processor.close)
+
+
+@dataclass(frozen=True, slots=True)
+class UserFixedKeyProcessor:
+    """A user's :class:`~headrace.api.processor.FixedKeyProcessor`; the supplier makes a new one per task."""
+
+    supplier: Callable[[], FixedKeyProcessor[Any, Any, Any]]
+
+    def bind(self, node: NodeContext) -> Bound:
+        """See :class:`headrace.api.engine.Operator`."""
+        processor = self.supplier()
+        processor.init(_FixedKeyContext(node))
+        return Bound(_process(node, processor.process, FixedKeyRecord), close=processor.close)
+
+
+def _process(
+    node: NodeContext, call: Callable[[Any], None], make: Callable[[Any, Any, int, Headers | None], Any]
+) -> Callable[[Any, Any, int, Headers | None], None]:
+    record, user_error = node.record, node.user_error
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+        saved_timestamp, saved_headers = record.timestamp, record.headers
+        record.timestamp, record.headers = timestamp, headers
+        try:
+            call(make(key, value, timestamp, headers))
+        except FailedProcessingException:
+            raise
+        except Exception as e:
+            user_error(e, key, value, timestamp, headers)
+        finally:
+            record.timestamp, record.headers = saved_timestamp, saved_headers
+
+    return process

@@ -1,0 +1,155 @@
+"""Rows in RocksDB, one database a store. The only module that knows rocksdict.
+
+Layout: rows in the default column family; in the family ``headrace`` the key ``format`` holds the layout's version and
+``offset`` the next changelog offset to restore from as 8 bytes big endian. A batch carries rows and offset together,
+and the write-ahead log is on (not synced): after the death of the process nothing is lost, after the death of the
+machine the log ends at a whole batch, so rows and offset always agree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rocksdict
+
+from headrace.errors import ProcessorStateException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+FORMAT = b"1"
+_META = "headrace"
+_BATCH_ROWS = 10_000
+"""``Rdict.write`` holds the interpreter lock: a larger batch would stall heartbeats and other threads."""
+
+
+class RocksDBBody:
+    """A :class:`~headrace.state.body.KeyValueBody` on disk."""
+
+    persistent = True
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the database at ``path``.
+
+        Raises:
+            ProcessorStateException: It cannot be opened, or has another layout (Java's own, or a newer headrace's).
+        """
+        self._path = path
+        new = not (path / "CURRENT").exists()
+        if not new:
+            families: list[str] = rocksdict.Rdict.list_cf(str(path), _options())
+            if _META not in families:
+                raise ProcessorStateException(
+                    f"{path} holds a RocksDB that headrace did not write (column families {', '.join(families)}). "
+                    "A Java instance's files cannot be read: remove the directory and the store is restored from its "
+                    "changelog topic."
+                )
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db: Any = rocksdict.Rdict(str(path), options=_options(), column_families={_META: _options()})
+        except Exception as e:
+            raise ProcessorStateException(f"RocksDB at {path} cannot be opened: {e}") from e
+        meta = self._db.get_column_family(_META)
+        handle = self._db.get_column_family_handle(_META)
+        try:
+            if new:
+                meta.put(b"format", FORMAT)
+            found = meta.get(b"format")
+            if found != FORMAT:
+                raise ProcessorStateException(
+                    f"{path} has store format {found!r}, this version reads {FORMAT!r}. Use the version of headrace "
+                    "that wrote it, or remove the directory and the store is restored from its changelog topic."
+                )
+            raw = meta.get(b"offset")
+        except BaseException:
+            meta.close()
+            del meta, handle
+            self.close()
+            raise
+        meta.close()
+        self._meta: Any = handle
+        self._offset = None if raw is None else int.from_bytes(raw, "big")
+        self.get = self._db.get
+
+    def scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """See the protocol."""
+        # made here, not at the first row: RocksDB's iterator is a snapshot of the moment of its creation
+        if reverse:
+            return _bounded(self._db.items(backwards=True, from_key=high), low, reverse=True)
+        return _bounded(self._db.items(from_key=low), high, reverse=False)
+
+    def write(self, rows: Sequence[tuple[bytes, bytes | None]], offset: int | None) -> None:
+        """See the protocol."""
+        count = len(rows)
+        for start in range(0, max(count, 1), _BATCH_ROWS):
+            batch: Any = rocksdict.WriteBatch(raw_mode=True)
+            put, delete = batch.put, batch.delete
+            for key, value in rows[start : start + _BATCH_ROWS]:
+                if value is None:
+                    delete(key)
+                else:
+                    put(key, value)
+            if offset is not None and start + _BATCH_ROWS >= count:
+                put(b"offset", offset.to_bytes(8, "big"), self._meta)
+                self._offset = offset
+            self._db.write(batch)
+
+    def offset(self) -> int | None:
+        """See the protocol."""
+        return self._offset
+
+    def approximate_count(self) -> int:
+        """See the protocol."""
+        return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
+
+    def close(self) -> None:
+        """See the protocol."""
+        with contextlib.suppress(AttributeError):
+            del self._meta
+        with contextlib.suppress(AttributeError):
+            del self.get
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+
+def _bounded(rows: Any, last: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+    for row in rows:
+        if last is not None and (row[0] < last if reverse else row[0] > last):
+            return
+        yield row
+
+
+def destroy(path: Path) -> None:
+    """Remove a closed database with its directory; nothing happens when there is none."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _options() -> Any:
+    options: Any = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_write_buffer_size(16 << 20)
+    options.set_max_write_buffer_number(3)
+    options.set_compression_type(rocksdict.DBCompressionType.none())
+    options.set_keep_log_file_num(1)
+    options.set_max_open_files(-1)
+    table: Any = rocksdict.BlockBasedOptions()
+    table.set_block_size(4096)
+    table.set_bloom_filter(10, False)
+    table.set_block_cache(_block_cache())
+    options.set_block_based_table_factory(table)
+    return options
+
+
+_shared_cache: list[Any] = []
+
+
+def _block_cache() -> Any:
+    # one bounded cache for every store of the process; a cache a store would grow without bound with the tasks
+    if not _shared_cache:
+        _shared_cache.append(rocksdict.Cache(50 << 20))
+    return _shared_cache[0]
