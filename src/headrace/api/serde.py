@@ -1,0 +1,126 @@
+"""Serializers and deserializers: between a Python value and the bytes of a record's key or value.
+
+Each has two ways in. ``serialize`` and ``deserialize`` pass None through and raise only
+:class:`~headrace.errors.SerializationException`: they are for tests, tools and one-off use. ``bind(topic)`` is for the
+engine: it returns a function of one argument, made once per topic and called once per record with anything but None.
+
+**Contract of bound functions:** they may let any exception out (a codec's own error, ``struct.error``, ``TypeError``),
+so that a C function can be used as it is. Whoever calls them wraps their errors, at one place per edge, and hands them
+to the deserialization or production handler.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.errors import SerializationException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Serializer(ABC, Generic[T_contra]):
+    """Makes bytes of values. Source: ``org.apache.kafka.common.serialization.Serializer``."""
+
+    def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
+        """Take settings. Called once, before use, on serdes that were named in the configuration."""
+
+    @abstractmethod
+    def serialize(self, topic: str, data: T_contra | None) -> bytes | None:
+        """The bytes of ``data``; None for None.
+
+        Raises:
+            SerializationException: ``data`` is not of the type this serializer stands for, or out of its range.
+        """
+
+    def bind(self, topic: str) -> Callable[[T_contra], bytes]:
+        """A function that serializes what is not None, for records of ``topic``. See the module's contract."""
+        serialize = self.serialize
+
+        def bound(data: T_contra) -> bytes:
+            raw = serialize(topic, data)
+            if raw is None:
+                raise SerializationException(
+                    f"{type(self).__name__} made None of a value that is not None, for topic '{topic}'. "
+                    "A deletion must be a None value."
+                )
+            return raw
+
+        return bound
+
+    def close(self) -> None:
+        """Release what the serializer holds."""
+
+
+class Deserializer(ABC, Generic[T_co]):
+    """Makes values of bytes. Source: ``org.apache.kafka.common.serialization.Deserializer``."""
+
+    def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
+        """Take settings. Called once, before use, on serdes that were named in the configuration."""
+
+    @abstractmethod
+    def deserialize(self, topic: str, data: bytes | None) -> T_co | None:
+        """The value of ``data``; None for None.
+
+        Raises:
+            SerializationException: ``data`` is not an encoding of the type this deserializer stands for.
+        """
+
+    def bind(self, topic: str) -> Callable[[bytes], T_co]:
+        """A function that deserializes what is not None, for records of ``topic``. See the module's contract."""
+        deserialize = self.deserialize
+
+        def bound(data: bytes) -> T_co:
+            return deserialize(topic, data)  # type: ignore[return-value]  # None only where T itself admits None
+
+        return bound
+
+    def close(self) -> None:
+        """Release what the deserializer holds."""
+
+
+class Serde(Generic[T]):
+    """A serializer with its deserializer, and what the engine may assume of the pair.
+
+    Attributes:
+        immutable: A deserialized value cannot be changed in place, through and through (str, int, bytes, a frozen
+            struct of such). Only then may a cache or a buffer hand out one object twice.
+        exact: Serializing a deserialized value gives the very bytes it came from: nothing is ignored, normalized or
+            looked up elsewhere. Together with ``immutable`` it allows to pass the original bytes on.
+    """
+
+    def __init__(
+        self, serializer: Serializer[T], deserializer: Deserializer[T], *, immutable: bool = False, exact: bool = False
+    ) -> None:
+        self._serializer = serializer
+        self._deserializer = deserializer
+        self.immutable = immutable
+        self.exact = exact
+
+    @property
+    def serializer(self) -> Serializer[T]:
+        """The half that makes bytes."""
+        return self._serializer
+
+    @property
+    def deserializer(self) -> Deserializer[T]:
+        """The half that makes values."""
+        return self._deserializer
+
+    def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
+        """Take settings, in both halves."""
+        self._serializer.configure(configs, is_key=is_key)
+        self._deserializer.configure(configs, is_key=is_key)
+
+    def close(self) -> None:
+        """Release what both halves hold."""
+        self._serializer.close()
+        self._deserializer.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
