@@ -63,6 +63,8 @@ class StoreBuilder(Generic[K, V]):
     caching: bool = False
     logging: bool = True
     log_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    plain_body: bool = False
+    """A timestamped store on a supplier of plain values: rows carry no timestamp and read back as -1."""
 
     def with_caching_enabled(self) -> StoreBuilder[K, V]:
         """Keep recent writes in the record cache, so that only the last of a commit interval goes further."""

@@ -1,0 +1,230 @@
+"""Records of one partition that wait for their task, and how a run of them is processed.
+
+A *run* is the stretch of records of one partition that may go in one go: until another partition's head is older, the
+queue is empty, the limit is reached, or the task asks to stop (a commit). Time is read from raw records where the
+extractor only looks at them; any other extractor needs the head decoded, one head per partition and no more, so that
+errors do not surface early.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from headrace.api.timestamps import (
+    ConsumerRecord,
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    UsePartitionTimeOnInvalidTimestamp,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.api.engine import Process, RecordContext
+    from headrace.api.timestamps import TimestampExtractor
+    from headrace.records import Headers, RawRecord, TopicPartition
+
+    Decode = Callable[[bytes], Any]
+    DecodeError = Callable[[Exception, str, RawRecord], None]
+
+_RAW_EXTRACTORS = (FailOnInvalidTimestamp, LogAndSkipOnInvalidTimestamp, UsePartitionTimeOnInvalidTimestamp)
+
+NO_BOUND = (1 << 63) - 1
+
+
+class PartitionQueue:
+    """Queue of a partition whose times are its records' own.
+
+    Attributes:
+        size: Records waiting.
+        partition_time: Greatest timestamp taken from this partition, -1 before the first.
+        next_offset: Offset after the last record processed, dropped ones included; None before the first.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        record: RecordContext,
+        extractor: TimestampExtractor,
+        decode_key: Decode,
+        decode_value: Decode,
+        child: Process,
+        on_decode_error: DecodeError,
+        drop: Callable[[str], None],
+    ) -> None:
+        self.partition = partition
+        self.size = 0
+        self.partition_time = -1
+        self.next_offset: int | None = None
+        self._record = record
+        self._extractor = extractor
+        self._decode_key = decode_key
+        self._decode_value = decode_value
+        self._child = child
+        self._on_decode_error = on_decode_error
+        self._drop = drop
+        self._chunks: deque[list[RawRecord]] = deque()
+        self._at = 0
+
+    def add(self, records: list[RawRecord]) -> None:
+        """Append records, which are the queue's own from now on."""
+        if records:
+            self._chunks.append(records)
+            self.size += len(records)
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._chunks.clear()
+        self._at = 0
+        self.size = 0
+
+    def head_offset(self) -> int | None:
+        """Offset of the oldest record that waits, or None."""
+        return self._chunks[0][self._at][0] if self.size else None
+
+    def head_timestamp(self) -> int:
+        """Time of the oldest record that waits; there must be one."""
+        return self._chunks[0][self._at][1]
+
+    def run(self, bound: int, limit: int) -> int:
+        """Process records with a time up to ``bound``, at most ``limit``. Returns how many left the queue."""
+        chunk = self._chunks[0]
+        at = self._at
+        record = self._record
+        record.topic, record.partition = self.partition
+        decode_key, decode_value, child = self._decode_key, self._decode_value, self._child
+        partition_time, stream_time = self.partition_time, record.stream_time
+        count = 0
+        try:
+            for raw in islice(chunk, at, at + limit):
+                offset, timestamp, raw_key, raw_value, headers = raw
+                if timestamp > bound:
+                    break
+                record.offset = offset
+                try:
+                    key = None if raw_key is None else decode_key(raw_key)
+                    value = None if raw_value is None else decode_value(raw_value)
+                except Exception as e:
+                    self._on_decode_error(e, self._failing_half(raw), raw)
+                    count += 1
+                    continue
+                if timestamp < 0:
+                    timestamp = self._repair(raw, key, value)
+                    if timestamp < 0:
+                        count += 1
+                        self._drop("negative timestamp")
+                        continue
+                if timestamp > partition_time:
+                    self.partition_time = partition_time = timestamp
+                    if timestamp > stream_time:
+                        record.stream_time = stream_time = timestamp
+                child(key, value, timestamp, headers)
+                # after the child: a record that failed stays the head, so that its offset can never be committed
+                count += 1
+                if record.interrupt:
+                    break
+        finally:
+            self._take(count)
+        return count
+
+    def _take(self, count: int) -> None:
+        if not count:
+            return
+        chunk = self._chunks[0]
+        at = self._at + count
+        self.size -= count
+        self.next_offset = chunk[at - 1][0] + 1
+        if at == len(chunk):
+            self._chunks.popleft()
+            at = 0
+        self._at = at
+
+    def _repair(self, raw: RawRecord, key: Any, value: Any) -> int:
+        topic, partition = self.partition
+        record = ConsumerRecord(topic, partition, raw[0], raw[1], key, value, raw[4])
+        return self._extractor.extract(record, self.partition_time)
+
+    def _failing_half(self, raw: RawRecord) -> str:
+        try:
+            if raw[2] is not None:
+                self._decode_key(raw[2])
+        except Exception:
+            return "key"
+        return "value"
+
+
+class ExtractingQueue(PartitionQueue):
+    """Queue of a partition whose times come from a user's extractor: its head is decoded before it is chosen."""
+
+    _head: tuple[int, int, Any, Any, Headers | None] | None = None
+
+    def clear(self) -> None:
+        """See the base."""
+        super().clear()
+        self._head = None
+
+    def head_timestamp(self) -> int:
+        """Time of the oldest record that decodes and has one; undecodable ones before it leave the queue.
+
+        Returns :data:`NO_BOUND` when no record is left.
+        """
+        while self._head is None and self.size:
+            raw = self._chunks[0][self._at]
+            topic, partition = self.partition
+            record = self._record
+            record.topic, record.partition, record.offset = topic, partition, raw[0]
+            offset, timestamp, raw_key, raw_value, headers = raw
+            try:
+                key = None if raw_key is None else self._decode_key(raw_key)
+                value = None if raw_value is None else self._decode_value(raw_value)
+            except Exception as e:
+                self._on_decode_error(e, self._failing_half(raw), raw)
+                self._take(1)
+                continue
+            consumed = ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
+            extracted = self._extractor.extract(consumed, self.partition_time)
+            if extracted < 0:
+                self._drop("negative timestamp")
+                self._take(1)
+                continue
+            self._head = (offset, extracted, key, value, headers)
+        return NO_BOUND if self._head is None else self._head[1]
+
+    def run(self, bound: int, limit: int) -> int:
+        """See the base."""
+        count = 0
+        record = self._record
+        before = self.size
+        while count < limit and self.size and self.head_timestamp() <= bound:
+            head = self._head
+            if head is None:
+                break
+            offset, timestamp, key, value, headers = head
+            record.topic, record.partition = self.partition
+            record.offset = offset
+            self.partition_time = max(self.partition_time, timestamp)
+            record.stream_time = max(record.stream_time, timestamp)
+            self._child(key, value, timestamp, headers)
+            count += 1
+            self._head = None
+            self._take(1)
+            if record.interrupt:
+                break
+        return before - self.size
+
+
+def make_queue(
+    partition: TopicPartition,
+    record: RecordContext,
+    extractor: TimestampExtractor,
+    decode_key: Decode,
+    decode_value: Decode,
+    child: Process,
+    on_decode_error: DecodeError,
+    drop: Callable[[str], None],
+) -> PartitionQueue:
+    """The queue that fits the extractor."""
+    kind = PartitionQueue if type(extractor) in _RAW_EXTRACTORS else ExtractingQueue
+    return kind(partition, record, extractor, decode_key, decode_value, child, on_decode_error, drop)

@@ -1,0 +1,35 @@
+"""What the engine needs to know of the configuration, with every class name already made into an object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.api.handlers import (
+        DeserializationExceptionHandler,
+        ProcessingExceptionHandler,
+        ProductionExceptionHandler,
+    )
+    from headrace.api.serde import Serde
+    from headrace.api.timestamps import TimestampExtractor
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Settings of every task of an application."""
+
+    application_id: str
+    app_configs: Mapping[str, Any]
+    deserialization_handler: DeserializationExceptionHandler
+    processing_handler: ProcessingExceptionHandler
+    production_handler: ProductionExceptionHandler
+    timestamp_extractor: TimestampExtractor
+    default_key_serde: Serde[Any] | None
+    default_value_serde: Serde[Any] | None
+    max_task_idle_ms: int
+    buffered_records_per_partition: int
+    uncommitted_max_bytes: int
+    system_time_ms: Callable[[], int]

@@ -1,0 +1,305 @@
+"""A stream task: one partition of a sub-topology, from its first record to its last commit.
+
+Life cycle (source: ``processor.internals.Task.State``); :data:`TRANSITIONS` is the whole of it.
+
+Who may commit what: a task hands out offsets only while RUNNING or SUSPENDED and only when nothing in it has failed.
+``prepare_commit`` flushes caches downstream and seals the stores; then the thread flushes the producer and commits;
+then ``post_commit`` writes the sealed rows to the stores, or ``drop_uncommitted`` forgets them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.binding import BoundTask
+from headrace.engine.offsets import decode_metadata, encode_metadata
+from headrace.engine.queues import NO_BOUND
+from headrace.errors import IllegalStateException
+from headrace.records import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from headrace.api.engine import RecordCollector
+    from headrace.engine.queues import PartitionQueue
+    from headrace.engine.settings import EngineSettings
+    from headrace.records import RawRecord, TaskId
+    from headrace.state.cache import CacheBudget
+    from headrace.state.keyvalue import StoreBase
+    from headrace.topology.built import SubTopology
+
+
+class TaskState(Enum):
+    """Where a task is in its life."""
+
+    CREATED = "CREATED"
+    """Made; its stores are open, nothing has been restored."""
+    RESTORING = "RESTORING"
+    """Its stores are being brought up to their changelogs."""
+    RUNNING = "RUNNING"
+    """It processes records."""
+    SUSPENDED = "SUSPENDED"
+    """It processes nothing more; its last commit may still come."""
+    CLOSED = "CLOSED"
+    """Its stores are closed and its directory is free."""
+
+
+TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
+    TaskState.CREATED: frozenset({TaskState.RESTORING, TaskState.CLOSED}),
+    TaskState.RESTORING: frozenset({TaskState.RUNNING, TaskState.SUSPENDED, TaskState.CLOSED}),
+    TaskState.RUNNING: frozenset({TaskState.RESTORING, TaskState.SUSPENDED, TaskState.CLOSED}),
+    TaskState.SUSPENDED: frozenset({TaskState.RESTORING, TaskState.CLOSED}),
+    TaskState.CLOSED: frozenset(),
+}
+
+
+class StreamTask:
+    """One task. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        sub: SubTopology,
+        task_id: TaskId,
+        settings: EngineSettings,
+        collector: RecordCollector,
+        budget: CacheBudget | None,
+        store_path: Callable[[str], Path],
+        caught_up: Callable[[TopicPartition], bool],
+    ) -> None:
+        """Open the stores and bind the operators.
+
+        Args:
+            sub: What to run.
+            task_id: Sub-topology and partition.
+            settings: The application's settings.
+            collector: Where output goes.
+            budget: The thread's cache memory, or None for no caching.
+            store_path: Directory of a store by its name.
+            caught_up: Whether everything there is to fetch of a partition now has been added.
+        """
+        self.id = task_id
+        self.state = TaskState.CREATED
+        self._bound = BoundTask(sub, task_id, settings, collector, budget, store_path)
+        self.queues = self._bound.queues
+        self._ordered: tuple[PartitionQueue, ...] = tuple(self.queues.values())
+        self._only = self._ordered[0] if len(self._ordered) == 1 else None
+        self._record = self._bound.record
+        self._caught_up = caught_up
+        self._idle_ms = settings.max_task_idle_ms
+        self._idle_since: dict[TopicPartition, int] = {}
+        self._clock = settings.system_time_ms
+        self._max_uncommitted = settings.uncommitted_max_bytes
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._processed_since_commit = 0
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Input partitions."""
+        return frozenset(self.queues)
+
+    @property
+    def stores(self) -> Mapping[str, StoreBase[Any, Any]]:
+        """Live stores by name, in registration order."""
+        return self._bound.stores
+
+    @property
+    def changelogs(self) -> Mapping[TopicPartition, StoreBase[Any, Any]]:
+        """Stores by the changelog partition that they are restored from."""
+        return self._bound.changelogs
+
+    @property
+    def metrics(self) -> Any:
+        """Counters of the task (:class:`headrace.metrics.TaskMetrics`)."""
+        return self._bound.metrics
+
+    @property
+    def failure(self) -> Exception | None:
+        """The fatal error that ended the task, or None."""
+        return self._bound.failure
+
+    @property
+    def stream_time_ms(self) -> int:
+        """Greatest timestamp processed, -1 before the first record."""
+        return self._record.stream_time
+
+    @property
+    def buffered(self) -> int:
+        """Records that wait in the queues."""
+        return sum(queue.size for queue in self._ordered)
+
+    def transition(self, new: TaskState) -> None:
+        """Go to another state.
+
+        Raises:
+            IllegalStateException: The life cycle does not allow it.
+        """
+        if new not in TRANSITIONS[self.state]:
+            raise IllegalStateException(f"task {self.id} cannot go from {self.state.value} to {new.value}")
+        self.state = new
+
+    def resume_from(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """Take over partition and stream time from the metadata of the committed offsets."""
+        for partition, entry in committed.items():
+            queue = self.queues.get(partition)
+            if queue is None or entry is None:
+                continue
+            queue.partition_time = decode_metadata(entry.metadata)
+            self._record.stream_time = max(self._record.stream_time, queue.partition_time)
+            self._committed[partition] = entry
+
+    def add_records(self, partition: TopicPartition, records: list[RawRecord]) -> None:
+        """Append raw records of one of the task's partitions; the list is the task's own from now on."""
+        self.queues[partition].add(records)
+        if self._idle_since:
+            self._idle_since.pop(partition, None)
+
+    def process(self, limit: int) -> int:
+        """Process up to ``limit`` records in the order of their times. Returns how many left the queues.
+
+        It returns early when the queues are empty, when a partition must be waited for (``max.task.idle.ms``), or
+        when a commit is asked for.
+
+        Raises:
+            Exception: :attr:`failure`, when anything fatal happened, even if a user's code swallowed it.
+        """
+        record = self._record
+        record.interrupt = False
+        done = 0
+        try:
+            while done < limit:
+                chosen = self._choose()
+                if chosen is None:
+                    break
+                queue, bound = chosen
+                done += queue.run(bound, limit - done)
+                if self._bound.failure is not None:
+                    raise self._bound.failure
+                if record.interrupt:
+                    break
+        except Exception as e:
+            raise self._bound.fail(e)  # noqa: B904  # it is the same error, or an earlier one
+        finally:
+            record.topic, record.partition, record.offset = None, -1, -1
+            if done:
+                self._processed_since_commit += done
+                self._bound.metrics.processed += done
+        return done
+
+    def wants_commit(self) -> bool:
+        """Whether a processor asked for a commit, or uncommitted writes fill their memory."""
+        if self._bound.commit_requested:
+            return True
+        if not self._processed_since_commit:
+            return False
+        waiting = sum(store.rows.uncommitted_bytes for store in self._bound.stores.values())
+        return waiting >= self._max_uncommitted
+
+    def prepare_commit(self, position: Callable[[TopicPartition], int | None]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Flush caches downstream, seal the stores, and give the offsets to commit: those that have moved.
+
+        Args:
+            position: Where the consumer reads next in a partition, past transaction markers; None when it has none.
+
+        Raises:
+            Exception: :attr:`failure`; nothing may be committed for this task.
+        """
+        bound = self._bound
+        if bound.failure is not None:
+            raise bound.failure
+        try:
+            # a flush may dirty the cache of a store further down
+            while bound.dirty():
+                for store in bound.stores.values():
+                    store.flush()
+                    if bound.failure is not None:
+                        raise bound.failure
+        except Exception as e:
+            raise bound.fail(e)  # noqa: B904  # it is the same error, or an earlier one
+        for store in bound.stores.values():
+            store.rows.seal()
+        self._handed_out = moved = {}
+        for partition, queue in self.queues.items():
+            offset = queue.head_offset()
+            if offset is None:
+                # nothing waits, so the position is past everything processed, transaction markers included
+                offset = max(queue.next_offset or -1, position(partition) or -1)
+                if offset < 0:
+                    continue
+            elif queue.next_offset is None:
+                continue
+            entry = OffsetAndMetadata(offset, encode_metadata(queue.partition_time))
+            committed = self._committed.get(partition)
+            if committed is None or committed.offset != offset:
+                moved[partition] = entry
+        return dict(moved)
+
+    def post_commit(self, acked: Mapping[TopicPartition, int]) -> None:
+        """The commit succeeded: write its rows to the stores.
+
+        Args:
+            acked: The last acknowledged offset of every changelog partition written to.
+        """
+        for partition, store in self._bound.changelogs.items():
+            last = acked.get(partition)
+            store.rows.apply(None if last is None else last + 1)
+        logged = set(map(id, self._bound.changelogs.values()))
+        for store in self._bound.stores.values():
+            if id(store) not in logged:
+                store.rows.apply(None)
+        self._committed.update(self._handed_out)
+        self._handed_out = {}
+        self._bound.commit_requested = False
+        self._processed_since_commit = 0
+
+    def drop_uncommitted(self) -> None:
+        """Forget every write since the last commit, and every record that waits."""
+        for store in self._bound.stores.values():
+            store.drop_uncommitted()
+        for queue in self._ordered:
+            queue.clear()
+
+    def close(self) -> None:
+        """Close processors and stores; uncommitted writes are forgotten. Closing twice does nothing."""
+        if self.state is TaskState.CLOSED:
+            return
+        self.transition(TaskState.CLOSED)
+        self.drop_uncommitted()
+        self._bound.close()
+
+    def _choose(self) -> tuple[PartitionQueue, int] | None:
+        only = self._only
+        if only is not None:
+            return (only, NO_BOUND) if only.size else None
+        best: PartitionQueue | None = None
+        least, bound = NO_BOUND, NO_BOUND
+        for queue in self._ordered:
+            if not queue.size:
+                if self._must_wait_for(queue.partition):
+                    return None
+                continue
+            head = queue.head_timestamp()
+            if not queue.size:
+                continue
+            if best is None or head < least:
+                best, least, bound = queue, head, least
+            elif head < bound:
+                bound = head
+        return None if best is None else (best, bound)
+
+    def _must_wait_for(self, partition: TopicPartition) -> bool:
+        if self._idle_ms < 0:
+            return False
+        if not self._caught_up(partition):
+            self._idle_since.pop(partition, None)
+            return True
+        if self._idle_ms == 0:
+            return False
+        now = self._clock()
+        return now - self._idle_since.setdefault(partition, now) < self._idle_ms
+
+    def must_wait(self) -> bool:
+        """Whether records wait only because another partition's are awaited."""
+        return self.buffered > 0 and self._choose() is None

@@ -1,0 +1,136 @@
+"""The local directory of an application: its lock, the process id kept in it, and one directory per task.
+
+::
+
+    {state.dir}/{application.id}/.lock                              held by one process (POSIX record lock, as Java's)
+                                /kafka-streams-process-metadata     {"processId": "<uuid>"}
+                                /{sub-topology}_{partition}/rocksdb/{store}
+
+Source: ``processor.internals.StateDirectory``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import LockException, ProcessorStateException, TaskIdFormatException
+from headrace.records import TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_METADATA = "kafka-streams-process-metadata"
+_held: dict[Path, StateDirectory] = {}
+_held_guard = threading.Lock()
+
+
+class StateDirectory:
+    """Owner of ``{state.dir}/{application.id}`` for this process, from construction until :meth:`close`."""
+
+    def __init__(self, state_dir: str | Path, application_id: str) -> None:
+        """Create the directory if need be and lock it.
+
+        Raises:
+            LockException: Another process, or another client of this process, holds it.
+            ProcessorStateException: It cannot be created or written.
+        """
+        self.path = (Path(state_dir) / application_id).absolute()
+        self._owners: dict[TaskId, object] = {}
+        self._guard = threading.Lock()
+        try:
+            self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
+            fd = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as e:
+            raise ProcessorStateException(
+                f"state directory {self.path} cannot be used: {e}. Set state.dir to a directory this user may write to."
+            ) from e
+        # a record lock belongs to the process: the table keeps two clients of one process apart
+        with _held_guard:
+            try:
+                if self.path in _held:
+                    raise BlockingIOError
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                os.close(fd)
+                raise LockException(
+                    f"state directory {self.path} is in use by another running instance. Give every instance a "
+                    "state.dir of its own."
+                ) from None
+            _held[self.path] = self
+        self._fd = fd
+        self.process_id = self._read_or_make_process_id()
+
+    def _read_or_make_process_id(self) -> uuid.UUID:
+        path = self.path / _METADATA
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            return uuid.UUID(json.loads(path.read_text(encoding="utf-8"))["processId"])
+        process_id = uuid.uuid4()
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps({"processId": str(process_id)}), encoding="utf-8")
+        draft.replace(path)
+        return process_id
+
+    def task_directory(self, task_id: TaskId) -> Path:
+        """The task's directory (made by whoever opens a store in it)."""
+        return self.path / str(task_id)
+
+    def store_path(self, task_id: TaskId, store: str) -> Path:
+        """Where a RocksDB key-value store lies."""
+        return self.task_directory(task_id) / "rocksdb" / store
+
+    def acquire(self, task_id: TaskId, owner: object) -> None:
+        """Make ``owner`` the one who may open the task's stores.
+
+        Raises:
+            LockException: Another owner of this process has it still; it may be tried again.
+        """
+        with self._guard:
+            holder = self._owners.setdefault(task_id, owner)
+        if holder is not owner:
+            raise LockException(f"task directory {self.task_directory(task_id)} is still held by another thread", task_id)
+
+    def release(self, task_id: TaskId, owner: object) -> None:
+        """Let go of the task's directory; nothing happens when ``owner`` does not hold it."""
+        with self._guard:
+            if self._owners.get(task_id) is owner:
+                del self._owners[task_id]
+
+    def task_ids(self) -> Iterator[TaskId]:
+        """Tasks that have a directory here."""
+        for entry in sorted(self.path.iterdir()):
+            if entry.is_dir():
+                with contextlib.suppress(TaskIdFormatException):
+                    yield TaskId.parse(entry.name)
+
+    def remove_task(self, task_id: TaskId) -> None:
+        """Delete the directory of a task that nobody holds.
+
+        Raises:
+            LockException: A thread of this process holds it.
+        """
+        with self._guard:
+            if task_id in self._owners:
+                raise LockException(f"task {task_id} is running: its directory cannot be removed", task_id)
+            shutil.rmtree(self.task_directory(task_id), ignore_errors=True)
+
+    def clean(self) -> None:
+        """Delete every task's directory and the process id (``KafkaStreams.clean_up``)."""
+        for task_id in list(self.task_ids()):
+            self.remove_task(task_id)
+        (self.path / _METADATA).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Unlock. Closing twice does nothing."""
+        with _held_guard:
+            if _held.get(self.path) is self:
+                del _held[self.path]
+                fcntl.lockf(self._fd, fcntl.LOCK_UN)
+                os.close(self._fd)
