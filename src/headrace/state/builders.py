@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from headrace.api.stores import KeyValueBytesStoreSupplier as KeyValueBytesStoreSupplier
+from headrace.api.stores import StoreType as StoreType
 from headrace.naming import validate_name
 
 if TYPE_CHECKING:
@@ -18,15 +20,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class StoreType(Enum):
-    """Where a store keeps its rows."""
-
-    ROCKS_DB = "rocksDB"
-    """On disk, in RocksDB, below ``state.dir``."""
-    IN_MEMORY = "in_memory"
-    """In memory only; always restored from the start of its changelog."""
 
 
 class StoreKind(Enum):
@@ -39,20 +32,13 @@ class StoreKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyValueBytesStoreSupplier:
-    """Name and body of a key-value store, before serdes, caching and logging are chosen."""
-
-    name: str
-    store_type: StoreType
-    timestamped: bool
-
-
-@dataclass(frozen=True, slots=True)
 class StoreBuilder(Generic[K, V]):
     """A store to be made once per task.
 
     Serdes of None are filled from the configuration's defaults. ``logging`` False means no changelog: the store is
     lost with its directory. ``log_config`` holds topic settings that go over Kafka Streams' own for the changelog.
+    ``plain_body``, of a timestamped store: the rows hold no timestamps, and every timestamp reads as -1. So it is where
+    the DSL was given a supplier of a plain store.
     """
 
     name: str
@@ -63,6 +49,7 @@ class StoreBuilder(Generic[K, V]):
     caching: bool = False
     logging: bool = True
     log_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    plain_body: bool = False
     plain_body: bool = False
     """A timestamped store on a supplier of plain values: rows carry no timestamp and read back as -1."""
 

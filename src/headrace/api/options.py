@@ -1,0 +1,400 @@
+"""Option objects of the DSL: names, serdes and stores of one operation. Frozen; every ``with_…`` gives a new one.
+
+Where Java's method is a Python keyword or shadows a common name it has a trailing underscore: ``Consumed.with_``,
+``Materialized.as_``. Sources: ``org.apache.kafka.streams.kstream.{Named,Consumed,Produced,Grouped,Joined,Materialized,
+Repartitioned,Branched}`` and ``org.apache.kafka.streams.AutoOffsetReset`` (4.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.api.stores import KeyValueBytesStoreSupplier
+from headrace.errors import TopologyException
+from headrace.naming import validate_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.api.serde import Serde
+    from headrace.api.stores import StoreType
+    from headrace.api.timestamps import TimestampExtractor
+    from headrace.partitioning import StreamPartitioner
+
+K = TypeVar("K")
+V = TypeVar("V")
+VO = TypeVar("VO")
+S = TypeVar("S")
+
+
+def _valid(name: str | None) -> None:
+    if name is not None:
+        validate_name(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The name of a node.
+
+    Raises:
+        TopologyException: The name is not allowed, see :func:`headrace.naming.validate_name`.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _valid(self.name)
+
+    @staticmethod
+    def as_(name: str) -> Named:
+        """A node's name."""
+        return Named(name)
+
+    def with_name(self, name: str) -> Named:
+        """Another name."""
+        return Named(name)
+
+
+class AutoOffsetReset(Enum):
+    """Where a source begins when its group has no committed offset (KIP-1106)."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+    """Stop with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed(Generic[K, V]):
+    """How a source topic is read. What is None comes from the configuration."""
+
+    key_serde: Serde[K] | None = None
+    value_serde: Serde[V] | None = None
+    timestamp_extractor: TimestampExtractor | None = None
+    offset_reset: AutoOffsetReset | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _valid(self.name)
+
+    @staticmethod
+    def with_(
+        key_serde: Serde[K] | None = None,
+        value_serde: Serde[V] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: AutoOffsetReset | None = None,
+    ) -> Consumed[K, V]:
+        """Serdes, extractor and reset policy in one."""
+        return Consumed(key_serde, value_serde, timestamp_extractor, offset_reset)
+
+    @staticmethod
+    def as_(name: str) -> Consumed[Any, Any]:
+        """Name of the node: of a stream's source; of a table's processor, whose source is then ``{name}-source``."""
+        return Consumed(name=name)
+
+    def with_key_serde(self, key_serde: Serde[K] | None) -> Consumed[K, V]:
+        """Another key serde."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde[V] | None) -> Consumed[K, V]:
+        """Another value serde."""
+        return replace(self, value_serde=value_serde)
+
+    def with_timestamp_extractor(self, timestamp_extractor: TimestampExtractor | None) -> Consumed[K, V]:
+        """Another timestamp extractor."""
+        return replace(self, timestamp_extractor=timestamp_extractor)
+
+    def with_offset_reset_policy(self, offset_reset: AutoOffsetReset | None) -> Consumed[K, V]:
+        """Another reset policy."""
+        return replace(self, offset_reset=offset_reset)
+
+    def with_name(self, name: str) -> Consumed[K, V]:
+        """Another name, see :meth:`as_`."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Produced(Generic[K, V]):
+    """How a sink topic is written. Serdes of None are the stream's own, or else the configured defaults."""
+
+    key_serde: Serde[K] | None = None
+    value_serde: Serde[V] | None = None
+    partitioner: StreamPartitioner[K, V] | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _valid(self.name)
+
+    @staticmethod
+    def with_(
+        key_serde: Serde[K] | None = None,
+        value_serde: Serde[V] | None = None,
+        partitioner: StreamPartitioner[K, V] | None = None,
+    ) -> Produced[K, V]:
+        """Serdes and partitioner in one."""
+        return Produced(key_serde, value_serde, partitioner)
+
+    @staticmethod
+    def as_(name: str) -> Produced[Any, Any]:
+        """Name of the sink node."""
+        return Produced(name=name)
+
+    def with_key_serde(self, key_serde: Serde[K] | None) -> Produced[K, V]:
+        """Another key serde."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde[V] | None) -> Produced[K, V]:
+        """Another value serde."""
+        return replace(self, value_serde=value_serde)
+
+    def with_stream_partitioner(self, partitioner: StreamPartitioner[K, V] | None) -> Produced[K, V]:
+        """Another partitioner."""
+        return replace(self, partitioner=partitioner)
+
+    def with_name(self, name: str) -> Produced[K, V]:
+        """Another name of the sink node."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped(Generic[K, V]):
+    """Serdes of a grouping, and the name of its repartition topic (where it makes one) and of its key-select node."""
+
+    key_serde: Serde[K] | None = None
+    value_serde: Serde[V] | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _valid(self.name)
+
+    @staticmethod
+    def with_(
+        key_serde: Serde[K] | None = None, value_serde: Serde[V] | None = None, name: str | None = None
+    ) -> Grouped[K, V]:
+        """Serdes and name in one."""
+        return Grouped(key_serde, value_serde, name)
+
+    @staticmethod
+    def as_(name: str) -> Grouped[Any, Any]:
+        """Base name of the repartition topic: ``{application.id}-{name}-repartition``."""
+        return Grouped(name=name)
+
+    def with_key_serde(self, key_serde: Serde[K] | None) -> Grouped[K, V]:
+        """Another key serde."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde[V] | None) -> Grouped[K, V]:
+        """Another value serde."""
+        return replace(self, value_serde=value_serde)
+
+    def with_name(self, name: str) -> Grouped[K, V]:
+        """Another name, see :meth:`as_`."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Generic[K, V, VO]):
+    """Serdes of a join of a stream with a table, and the name of its node and of its repartition topic."""
+
+    key_serde: Serde[K] | None = None
+    value_serde: Serde[V] | None = None
+    other_value_serde: Serde[VO] | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _valid(self.name)
+
+    @staticmethod
+    def with_(
+        key_serde: Serde[K] | None = None,
+        value_serde: Serde[V] | None = None,
+        other_value_serde: Serde[VO] | None = None,
+        name: str | None = None,
+    ) -> Joined[K, V, VO]:
+        """Serdes and name in one."""
+        return Joined(key_serde, value_serde, other_value_serde, name)
+
+    @staticmethod
+    def as_(name: str) -> Joined[Any, Any, Any]:
+        """Name of the join node, and base name of the repartition topic."""
+        return Joined(name=name)
+
+    def with_key_serde(self, key_serde: Serde[K] | None) -> Joined[K, V, VO]:
+        """Another key serde."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde[V] | None) -> Joined[K, V, VO]:
+        """Another serde of the stream's values."""
+        return replace(self, value_serde=value_serde)
+
+    def with_other_value_serde(self, other_value_serde: Serde[VO] | None) -> Joined[K, V, VO]:
+        """Another serde of the table's values."""
+        return replace(self, other_value_serde=other_value_serde)
+
+    def with_name(self, name: str) -> Joined[K, V, VO]:
+        """Another name, see :meth:`as_`."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Materialized(Generic[K, V]):
+    """The store of a table: name or supplier, serdes, body, caching, changelog.
+
+    A store that is named can be queried by that name; one that is not has a generated name, which changes when
+    operators are added before it.
+    """
+
+    store_name: str | None = None
+    store_supplier: KeyValueBytesStoreSupplier | None = None
+    key_serde: Serde[K] | None = None
+    value_serde: Serde[V] | None = None
+    store_type: StoreType | None = None
+    caching_enabled: bool = True
+    logging_enabled: bool = True
+    topic_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+
+    def __post_init__(self) -> None:
+        _valid(self.store_name)
+        if self.store_type is not None and self.store_supplier is not None:
+            raise TopologyException(
+                f"the store '{self.store_supplier.name}' has a supplier and a store type; give one of them"
+            )
+
+    @staticmethod
+    def as_(name: str | KeyValueBytesStoreSupplier | StoreType) -> Materialized[Any, Any]:
+        """A store by its name, by a supplier that has a name, or without a name by its body."""
+        if isinstance(name, str):
+            return Materialized(store_name=name)
+        if isinstance(name, KeyValueBytesStoreSupplier):
+            return Materialized(store_name=name.name, store_supplier=name)
+        return Materialized(store_type=name)
+
+    @staticmethod
+    def with_(key_serde: Serde[K] | None = None, value_serde: Serde[V] | None = None) -> Materialized[K, V]:
+        """Serdes of a store without a name."""
+        return Materialized(key_serde=key_serde, value_serde=value_serde)
+
+    def with_key_serde(self, key_serde: Serde[K] | None) -> Materialized[K, V]:
+        """Another key serde."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde[V] | None) -> Materialized[K, V]:
+        """Another value serde."""
+        return replace(self, value_serde=value_serde)
+
+    def with_store_type(self, store_type: StoreType) -> Materialized[K, V]:
+        """Another body. Not together with a supplier.
+
+        Raises:
+            TopologyException: There is a supplier.
+        """
+        return replace(self, store_type=store_type)
+
+    def with_caching_enabled(self) -> Materialized[K, V]:
+        """Updates of a key within a commit interval go on as one (the default)."""
+        return replace(self, caching_enabled=True)
+
+    def with_caching_disabled(self) -> Materialized[K, V]:
+        """Every update goes on at once."""
+        return replace(self, caching_enabled=False)
+
+    def with_logging_enabled(self, topic_config: Mapping[str, str] | None = None) -> Materialized[K, V]:
+        """Write a changelog topic (the default), with these topic settings over the usual ones."""
+        return replace(self, logging_enabled=True, topic_config=dict(topic_config or {}))
+
+    def with_logging_disabled(self) -> Materialized[K, V]:
+        """Write no changelog: the store's content is lost with its directory."""
+        return replace(self, logging_enabled=False, topic_config={})
+
+
+@dataclass(frozen=True, slots=True)
+class Repartitioned(Generic[K, V]):
+    """Name, serdes, partitioner and partition count of an explicit repartition.
+
+    ``number_of_partitions`` None: as many as the sub-topology above has. The key serde does not fall back to the
+    stream's own for the topic, only to the configured default (as in Java).
+    """
+
+    key_serde: Serde[K] | None = None
+    value_serde: Serde[V] | None = None
+    partitioner: StreamPartitioner[K, V] | None = None
+    number_of_partitions: int | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _valid(self.name)
+        if self.number_of_partitions is not None and self.number_of_partitions < 1:
+            raise TopologyException(
+                f"a repartition topic needs at least one partition, but {self.number_of_partitions} were asked for"
+            )
+
+    @staticmethod
+    def with_(key_serde: Serde[K] | None = None, value_serde: Serde[V] | None = None) -> Repartitioned[K, V]:
+        """Serdes of the topic."""
+        return Repartitioned(key_serde, value_serde)
+
+    @staticmethod
+    def as_(name: str) -> Repartitioned[Any, Any]:
+        """Base name of the topic: ``{application.id}-{name}-repartition``."""
+        return Repartitioned(name=name)
+
+    def with_key_serde(self, key_serde: Serde[K] | None) -> Repartitioned[K, V]:
+        """Another key serde."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde[V] | None) -> Repartitioned[K, V]:
+        """Another value serde."""
+        return replace(self, value_serde=value_serde)
+
+    def with_stream_partitioner(self, partitioner: StreamPartitioner[K, V] | None) -> Repartitioned[K, V]:
+        """Another partitioner."""
+        return replace(self, partitioner=partitioner)
+
+    def with_number_of_partitions(self, number_of_partitions: int) -> Repartitioned[K, V]:
+        """An enforced partition count.
+
+        Raises:
+            TopologyException: It is less than 1.
+        """
+        return replace(self, number_of_partitions=number_of_partitions)
+
+    def with_name(self, name: str) -> Repartitioned[K, V]:
+        """Another name, see :meth:`as_`."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Branched(Generic[S]):
+    """Name of a branch, and what becomes of its stream (``S``).
+
+    With ``chain_function`` its result takes the branch's place in the map of branches (None: not in the map); with
+    ``chain_consumer`` the branch is not in the map.
+    """
+
+    name: str | None = None
+    chain_function: Callable[[S], S | None] | None = None
+    chain_consumer: Callable[[S], None] | None = None
+
+    def __post_init__(self) -> None:
+        _valid(self.name)
+
+    @staticmethod
+    def as_(name: str) -> Branched[Any]:
+        """Name of the branch, behind the prefix that the split gives."""
+        return Branched(name)
+
+    @staticmethod
+    def with_function(chain_function: Callable[[S], S | None], name: str | None = None) -> Branched[S]:
+        """Go on with the branch, and put what the function gives into the map."""
+        return Branched(name, chain_function=chain_function)
+
+    @staticmethod
+    def with_consumer(chain_consumer: Callable[[S], None], name: str | None = None) -> Branched[S]:
+        """Hand the branch to a function, and keep it out of the map."""
+        return Branched(name, chain_consumer=chain_consumer)
+
+    def with_name(self, name: str) -> Branched[S]:
+        """Another name."""
+        return replace(self, name=name)
