@@ -37,8 +37,6 @@ class StoreBuilder(Generic[K, V]):
 
     Serdes of None are filled from the configuration's defaults. ``logging`` False means no changelog: the store is
     lost with its directory. ``log_config`` holds topic settings that go over Kafka Streams' own for the changelog.
-    ``plain_body``, of a timestamped store: the rows hold no timestamps, and every timestamp reads as -1. So it is where
-    the DSL was given a supplier of a plain store.
     """
 
     name: str
@@ -49,7 +47,6 @@ class StoreBuilder(Generic[K, V]):
     caching: bool = False
     logging: bool = True
     log_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    plain_body: bool = False
     plain_body: bool = False
     """A timestamped store on a supplier of plain values: rows carry no timestamp and read back as -1."""
 
