@@ -1,0 +1,14 @@
+"""The course-revenue job: a running total of purchase lines per course, in integer cents, exactly once.
+
+``model``     the records and the money rule, pure
+``contract``  what makes a purchase line broken, and what is done about it
+``settings``  the product's own settings beside those of Kafka Streams
+``topology``  the job itself
+``serving``   one running instance
+``sample``    made-up purchase lines and courses
+``checks``    the plain sum over the input, and how the totals compare with it
+``demo``      all of it on a local Kafka, in one terminal
+``cli``       the ``course-revenue`` command
+"""
+
+from __future__ import annotations

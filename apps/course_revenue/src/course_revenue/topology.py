@@ -1,0 +1,182 @@
+"""The course-revenue job as a topology.
+
+With the default settings it is, node for node, the topology that the Java DSL makes of the same steps, so the names of its
+internal topics are the same. No setting changes those names: the rejecting processor and its neighbours have names of their
+own and take no number, and the rejected sink comes last.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
+from headrace import (
+    Consumed,
+    Grouped,
+    Joined,
+    Materialized,
+    Named,
+    Processor,
+    Produced,
+    StreamsBuilder,
+)
+from headrace.serdes import Deserializer, JsonSerde, Serde, Serdes, Serializer
+
+from course_revenue.contract import BrokenLineError, OnBrokenLine, check, select_course
+from course_revenue.model import Course, LineKey, LineWithCourse, PurchaseLine, Revenue
+from course_revenue.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace import KStream, Record, Topology
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+STORE: Final = "course-revenue"
+"""The name of the store, and so of its changelog: ``{application.id}-course-revenue-changelog``."""
+
+CONTRACT: Final = "line-contract"
+ACCEPTED: Final = "accepted-lines"
+REJECTED: Final = "rejected-lines"
+
+REASON_HEADER: Final = "course-revenue.reason"
+TOPIC_HEADER: Final = "course-revenue.source.topic"
+PARTITION_HEADER: Final = "course-revenue.source.partition"
+OFFSET_HEADER: Final = "course-revenue.source.offset"
+"""Headers of a rejected record: the broken rule's name, and where the record lies; numbers as decimal text, all UTF-8."""
+
+
+def build(config: Mapping[str, Any]) -> Topology:
+    """The job for a configuration: what ``headrace topology show course_revenue.topology:build`` calls."""
+    return build_topology(Settings.of(config), config)
+
+
+def build_topology(
+    settings: Settings,
+    config: Mapping[str, Any] | None = None,
+    *,
+    select: Callable[[LineKey | None, PurchaseLine | None], str] = select_course,
+) -> Topology:
+    """The job.
+
+    Args:
+        settings: topic names, and what is done with a broken line.
+        config: settings that the builder looks at (optimization); None for the defaults.
+        select: the key selector of ``fail`` mode; another one must do what ``select_course`` does.
+
+    Returns:
+        A topology ready to run.
+    """
+    line_serde = JsonSerde(PurchaseLine)
+    course_serde = JsonSerde(Course)
+    revenue_serde = JsonSerde(Revenue)
+    course_id_serde = Serdes.String()
+
+    builder = StreamsBuilder()
+    received: KStream[Any, Any] | None = None
+    lines: KStream[Any, Any]
+    if settings.on_broken_line is OnBrokenLine.FAIL:
+        lines = builder.stream(settings.lines, Consumed.with_(JsonSerde(LineKey), line_serde))
+    else:
+        received = builder.stream(
+            settings.lines, Consumed.with_(ReceivedSerde(JsonSerde(LineKey)), ReceivedSerde(line_serde))
+        )
+        lines = received
+    # declared before the key is chosen, as in the Java job: generated names count the steps
+    courses = builder.table(settings.courses, Consumed.with_(course_id_serde, course_serde))
+    judged: KStream[Any, Any] | None = None
+    if received is not None:
+        judged = received.process(LineContract, named=Named.as_(CONTRACT))
+        lines = judged.map_values(lambda both: both.value, named=Named.as_(ACCEPTED))
+    revenue = (
+        lines.select_key(select)
+        .left_join(courses, LineWithCourse, Joined.with_(course_id_serde, line_serde, course_serde))
+        .group_by_key(Grouped.with_(course_id_serde, JsonSerde(LineWithCourse)))
+        .aggregate(
+            Revenue.zero,
+            _apply,
+            Materialized.as_(STORE).with_key_serde(course_id_serde).with_value_serde(revenue_serde),
+        )
+    )
+    revenue.to_stream().to(settings.output, Produced.with_(course_id_serde, revenue_serde))
+    if judged is not None:
+        as_received = Produced.with_(ReceivedSerde(JsonSerde(LineKey)), ReceivedSerde(line_serde))
+        judged.to(settings.rejected, as_received.with_name(REJECTED))
+    return builder.build(config)
+
+
+def _apply(course_id: str, joined: LineWithCourse, total: Revenue) -> Revenue:
+    return total.apply(course_id, joined)
+
+
+class Received(msgspec.Struct, Generic[T], frozen=True):
+    """A decoded key or value together with the bytes it came from."""
+
+    value: T
+    raw: bytes
+
+
+class _ReceivedSerializer(Serializer[Received[T]], Generic[T]):
+    def serialize(self, topic: str, data: Received[T] | None) -> bytes | None:
+        return None if data is None else data.raw
+
+
+class _ReceivedDeserializer(Deserializer[Received[T]], Generic[T]):
+    def __init__(self, inner: Deserializer[T]) -> None:
+        self._inner = inner
+
+    def deserialize(self, topic: str, data: bytes | None) -> Received[T] | None:
+        if data is None:
+            return None
+        return self.bind(topic)(data)
+
+    def bind(self, topic: str) -> Callable[[bytes], Received[T]]:
+        decode = self._inner.bind(topic)
+        return lambda data: Received(decode(data), data)
+
+
+class ReceivedSerde(Serde[Received[T]], Generic[T]):
+    """Decodes with another serde and keeps the bytes, so that a record can be passed on exactly as it came."""
+
+    def __init__(self, inner: Serde[T]) -> None:
+        super().__init__(
+            _ReceivedSerializer[T](),
+            _ReceivedDeserializer(inner.deserializer),
+            immutable=inner.immutable,
+            exact=True,
+        )
+
+
+class LineContract(Processor["Received[LineKey]", "Received[PurchaseLine]", Any, Any]):
+    """Sends lines that keep the contract on, and the others, untouched, to the rejected topic."""
+
+    def process(self, record: Record[Received[LineKey], Received[PurchaseLine]]) -> None:
+        """Forwards to one of the two children, never to both."""
+        # a record without a value arrives as None whatever the type says
+        received: Received[PurchaseLine] | None = record.value
+        try:
+            check(None if received is None else received.value)
+        except BrokenLineError as broken:
+            self._reject(record, broken.reason)
+        else:
+            self.context.forward(record, ACCEPTED)
+
+    def _reject(self, record: Record[Received[LineKey], Received[PurchaseLine]], reason: str) -> None:
+        source = self.context.record_metadata()
+        headers = [*record.headers, (REASON_HEADER, reason.encode())]
+        if source is not None:
+            headers.append((TOPIC_HEADER, source.topic.encode()))
+            headers.append((PARTITION_HEADER, str(source.partition).encode()))
+            headers.append((OFFSET_HEADER, str(source.offset).encode()))
+            log.warning(
+                "rejected a line: %s (topic %s, partition %d, offset %d)",
+                reason,
+                source.topic,
+                source.partition,
+                source.offset,
+            )
+        self.context.forward(record.with_headers(headers), REJECTED)
