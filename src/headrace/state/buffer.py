@@ -100,7 +100,13 @@ class BufferedStore:
         self._active = {}
 
     def apply(self, offset: int | None) -> None:
-        """The commit succeeded: its rows and the next changelog offset go to the body."""
+        """The commit succeeded: its rows and the next changelog offset go to the body.
+
+        An offset that is not past the body's own is an old one (the partition was elsewhere meanwhile) and stays out.
+        """
+        known = self.body.offset()
+        if offset is not None and known is not None and offset <= known:
+            offset = None
         if self._sealed or offset is not None:
             self.body.write(list(self._sealed.items()), offset)
         self._sealed = {}

@@ -1,0 +1,91 @@
+"""From class names in the configuration to objects, and from a configuration to the engine's settings."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from headrace.api.serde import Serde
+from headrace.config import StreamsConfig
+from headrace.engine.settings import EngineSettings
+from headrace.errors import ConfigException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def load(reference: object, key: str) -> Any:
+    """The object that a setting names.
+
+    Args:
+        reference: ``module:attribute``, a class, or an object, which is taken as it is.
+        key: The setting, for messages.
+
+    Returns:
+        What was named; a class is returned as the class.
+
+    Raises:
+        ConfigException: The module or attribute does not exist.
+    """
+    if not isinstance(reference, str):
+        return reference
+    module, sep, attribute = reference.partition(":")
+    if not sep or not module or not attribute:
+        raise ConfigException(f"{key}: '{reference}' is not of the form module:attribute")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as e:
+        raise ConfigException(f"{key}: '{reference}' cannot be loaded: {e}") from e
+    return found
+
+
+def instance(config: StreamsConfig, key: str) -> Any:
+    """A configured object of the class that ``key`` names, or None when the setting is None.
+
+    Raises:
+        ConfigException: It cannot be loaded or made.
+    """
+    reference = config[key]
+    if reference is None:
+        return None
+    found = load(reference, key)
+    if isinstance(found, type):
+        try:
+            found = found()
+        except TypeError as e:
+            raise ConfigException(f"{key}: {reference} cannot be made without arguments: {e}") from e
+    configure = getattr(found, "configure", None)
+    if configure is not None:
+        if isinstance(found, Serde):
+            found.configure(config.originals(), is_key=key == StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG)
+        else:
+            configure(config.originals())
+    return found
+
+
+def engine_settings(config: StreamsConfig, system_time_ms: Callable[[], int]) -> EngineSettings:
+    """Load every class that the configuration names.
+
+    Args:
+        config: The application's configuration.
+        system_time_ms: The wall clock (epoch ms).
+
+    Raises:
+        ConfigException: A class cannot be loaded.
+    """
+    return EngineSettings(
+        application_id=config[StreamsConfig.APPLICATION_ID_CONFIG],
+        app_configs=config.originals(),
+        deserialization_handler=instance(config, StreamsConfig.DESERIALIZATION_EXCEPTION_HANDLER_CLASS_CONFIG),
+        processing_handler=instance(config, StreamsConfig.PROCESSING_EXCEPTION_HANDLER_CLASS_CONFIG),
+        production_handler=instance(config, StreamsConfig.PRODUCTION_EXCEPTION_HANDLER_CLASS_CONFIG),
+        timestamp_extractor=instance(config, StreamsConfig.DEFAULT_TIMESTAMP_EXTRACTOR_CLASS_CONFIG),
+        default_key_serde=instance(config, StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG),
+        default_value_serde=instance(config, StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG),
+        max_task_idle_ms=config[StreamsConfig.MAX_TASK_IDLE_MS_CONFIG],
+        buffered_records_per_partition=config[StreamsConfig.BUFFERED_RECORDS_PER_PARTITION_CONFIG],
+        uncommitted_max_bytes=config[StreamsConfig.STATESTORE_UNCOMMITTED_MAX_BYTES_CONFIG],
+        system_time_ms=system_time_ms,
+    )

@@ -1,0 +1,519 @@
+"""Run a topology without a broker and without threads: the same engine, one record at a time.
+
+All sub-topologies run in one task, ``0_0``, with one partition; records for internal topics, and for output topics
+that the topology reads, go round at once until it is quiet. After every record the driver commits, so caches flush
+and their deduplication is not seen. Wall-clock time moves only by :meth:`TopologyTestDriver.advance_wall_clock_time`.
+Source: ``org.apache.kafka.streams.TopologyTestDriver`` (4.4).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections import deque
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.config import StreamsConfig
+from headrace.engine.task import StreamTask, TaskState
+from headrace.errors import IllegalStateException, StreamsException
+from headrace.records import TaskId, TopicPartition
+from headrace.runtime.classes import engine_settings
+from headrace.state.cache import CacheBudget
+from headrace.topology.built import SubTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from headrace.api.engine import Send
+    from headrace.api.serde import Deserializer, Serializer
+    from headrace.records import Headers
+    from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+    from headrace.topology import Topology
+    from headrace.topology.built import BuiltTopology, NodeSpec
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_Raw = tuple["bytes | None", "bytes | None", int, "Headers | None"]
+
+Moment = int | datetime
+"""A point in time: epoch milliseconds or an aware datetime."""
+Span = int | timedelta
+"""A length of time: milliseconds or a timedelta."""
+
+
+class TestRecord(Generic[K, V]):
+    """A record for a test topic, or from one; equal when key, value, timestamp and headers are."""
+
+    __test__ = False
+    __slots__ = ("headers", "key", "timestamp", "value")
+
+    def __init__(self, key: K, value: V, timestamp: Moment | None = None, headers: Headers | None = None) -> None:
+        self.key = key
+        self.value = value
+        self.timestamp = None if timestamp is None else _epoch_ms(timestamp)
+        self.headers: Headers = list(headers or [])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TestRecord):
+            return NotImplemented
+        return (self.key, self.value, self.timestamp, self.headers) == (
+            other.key,
+            other.value,
+            other.timestamp,
+            other.headers,
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # headers and values may be mutable
+
+    def __repr__(self) -> str:
+        return f"TestRecord(key={self.key!r}, value={self.value!r}, timestamp={self.timestamp}, headers={self.headers})"
+
+
+class TopologyTestDriver:
+    """Pipes records into a topology and hands out what it produced.
+
+    Args:
+        topology: What to run.
+        config: Settings over the defaults; ``application.id`` and ``bootstrap.servers`` may be missing.
+        initial_wall_clock_ms: The wall clock at the start (epoch ms or an aware datetime); now when left out.
+
+    Used as a context manager, or closed with :meth:`close`, it removes its state.
+
+    Example:
+        >>> from headrace import Serdes, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").map_values(str.upper).to("out")
+        >>> defaults = {"default.key.serde": Serdes.String(), "default.value.serde": Serdes.String()}
+        >>> with TopologyTestDriver(builder.build(), defaults) as driver:
+        ...     driver.create_input_topic("in", Serdes.String().serializer, Serdes.String().serializer).pipe_input("k", "v")
+        ...     driver.create_output_topic("out", Serdes.String().deserializer, Serdes.String().deserializer).read_value()
+        'V'
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: Mapping[str, Any] | StreamsConfig | None = None,
+        initial_wall_clock_ms: Moment | None = None,
+    ) -> None:
+        self._now = time.time_ns() // 1_000_000 if initial_wall_clock_ms is None else _epoch_ms(initial_wall_clock_ms)
+        originals = dict(config.originals() if isinstance(config, StreamsConfig) else config or {})
+        originals.setdefault(StreamsConfig.APPLICATION_ID_CONFIG, "topology-test-driver")
+        originals.setdefault(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:9092")
+        self._config = StreamsConfig.load(originals)
+        application_id = self._config[StreamsConfig.APPLICATION_ID_CONFIG]
+        self._built = topology.build(application_id)
+        self._produced: dict[str, deque[_Raw]] = {}
+        self._pending: deque[tuple[str, _Raw]] = deque()
+        self._offsets: dict[str, int] = {}
+        self._directory = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
+        settings = engine_settings(self._config, lambda: self._now)
+        sub = _merged(self._built)
+        budget = CacheBudget(self._config[StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG])
+        self._closed = False
+        try:
+            self._task = StreamTask(
+                sub,
+                TaskId(0, 0),
+                settings,
+                _Collector(self),
+                budget,
+                lambda store: self._directory / application_id / "0_0" / "rocksdb" / store,
+                lambda partition: True,
+            )
+            self._task.transition(TaskState.RESTORING)
+            self._task.transition(TaskState.RUNNING)
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._closed = True
+            raise
+        self._sources = {partition.topic for partition in self._task.partitions}
+
+    def __enter__(self) -> TopologyTestDriver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_input_topic(
+        self,
+        topic_name: str,
+        key_serializer: Serializer[K],
+        value_serializer: Serializer[V],
+        start_timestamp: Moment | None = None,
+        auto_advance: Span = 0,
+    ) -> TestInputTopic[K, V]:
+        """A handle to pipe records into ``topic_name``.
+
+        Args:
+            topic_name: A source topic of the topology.
+            key_serializer: Encodes keys.
+            value_serializer: Encodes values.
+            start_timestamp: Time of records piped without one; the driver's wall clock when left out.
+            auto_advance: How far that time moves after each such record.
+        """
+        start = self._now if start_timestamp is None else _epoch_ms(start_timestamp)
+        return TestInputTopic(self, topic_name, key_serializer, value_serializer, start, _milliseconds(auto_advance))
+
+    def create_output_topic(
+        self, topic_name: str, key_deserializer: Deserializer[K], value_deserializer: Deserializer[V]
+    ) -> TestOutputTopic[K, V]:
+        """A handle to read what was written to ``topic_name``, internal topics included."""
+        return TestOutputTopic(self, topic_name, key_deserializer, value_deserializer)
+
+    def produced_topic_names(self) -> frozenset[str]:
+        """Topics that anything was written to, internal ones included."""
+        return frozenset(self._produced)
+
+    def advance_wall_clock_time(self, advance: Span) -> None:
+        """Move the wall clock on by milliseconds or a timedelta, and process what waited for it."""
+        self._now += _milliseconds(advance)
+        self._run()
+
+    def get_all_state_stores(self) -> dict[str, Any]:
+        """Every store by name."""
+        return dict(self._task.stores)
+
+    def get_state_store(self, name: str) -> Any:
+        """The store of that name, or None."""
+        return self._task.stores.get(name)
+
+    def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any] | PlainValues | None:
+        """The key-value store of that name with plain values (a timestamped one is shown without timestamps).
+
+        Returns None when there is no such store.
+        """
+        from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+
+        store = self._task.stores.get(name)
+        if isinstance(store, KeyValueStore):
+            return store  # pyright: ignore[reportUnknownVariableType]  # any key and value
+        return PlainValues(store, self) if isinstance(store, TimestampedKeyValueStore) else None
+
+    def get_timestamped_key_value_store(self, name: str) -> TimestampedKeyValueStore[Any, Any] | None:
+        """The timestamped store of that name, or None when there is none of that kind."""
+        from headrace.state.keyvalue import TimestampedKeyValueStore
+
+        store = self._task.stores.get(name)
+        return store if isinstance(store, TimestampedKeyValueStore) else None  # pyright: ignore[reportUnknownVariableType]  # any key and value
+
+    def metrics(self) -> dict[str, int]:
+        """Totals of the task by metric name, such as ``dropped-records-total``."""
+        totals: dict[str, int] = self._task.metrics.snapshot()
+        return totals
+
+    def close(self) -> None:
+        """Close processors and stores and remove the state. Closing twice does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._task.close()
+        finally:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def pipe_raw(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
+    ) -> None:
+        """Pipe one record of bytes and process until the topology is quiet.
+
+        Raises:
+            IllegalStateException: The topology does not read ``topic``, or the driver is closed.
+            StreamsException: What the topology failed with.
+        """
+        if self._closed:
+            raise IllegalStateException("the driver is closed")
+        if topic not in self._sources:
+            raise IllegalStateException(f"Unknown topic: {topic}. The topology reads {', '.join(sorted(self._sources))}")
+        self._enqueue(topic, (key, value, timestamp, headers))
+        self._run()
+
+    def read_raw(self, topic: str) -> _Raw | None:
+        """The oldest unread record of ``topic`` as ``(key, value, timestamp, headers)``, or None."""
+        waiting = self._produced.get(topic)
+        return waiting.popleft() if waiting else None
+
+    def queue_size(self, topic: str) -> int:
+        """Unread records of ``topic``."""
+        return len(self._produced.get(topic, ()))
+
+    def commit(self) -> None:
+        """Flush caches, as a commit does."""
+        self._task.prepare_commit(lambda partition: None)
+        self._task.post_commit({})
+
+    def _enqueue(self, topic: str, raw: _Raw) -> None:
+        key, value, timestamp, headers = raw
+        offset = self._offsets.get(topic, 0)
+        self._offsets[topic] = offset + 1
+        self._task.add_records(TopicPartition(topic, 0), [(offset, timestamp, key, value, headers)])
+
+    def _run(self) -> None:
+        while True:
+            moved = self._task.process(1)
+            if moved or self._task.wants_commit():
+                self.commit()
+            if self._pending:
+                while self._pending:
+                    self._enqueue(*self._pending.popleft())
+            elif not moved:
+                return
+
+    def _capture(self, topic: str, raw: _Raw) -> None:
+        self._produced.setdefault(topic, deque()).append(raw)
+        if topic in self._sources:
+            self._pending.append((topic, raw))
+
+
+class _Collector:
+    def __init__(self, driver: TopologyTestDriver) -> None:
+        self._driver = driver
+
+    def sender(self, topic: str) -> Send:
+        capture = self._driver._capture  # pyright: ignore[reportPrivateUsage]  # the driver's own half
+
+        def send(
+            partition: int | None, key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers | None
+        ) -> None:
+            capture(topic, (key, value, timestamp or 0, headers))
+
+        return send
+
+    def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
+        capture = self._driver._capture  # pyright: ignore[reportPrivateUsage]  # the driver's own half
+
+        def send(key: bytes, value: bytes | None, timestamp: int | None) -> None:
+            capture(topic, (key, value, timestamp or 0, None))
+
+        return send
+
+    def partition_count(self, topic: str) -> int:
+        return 1
+
+
+class TestInputTopic(Generic[K, V]):
+    """Pipes records into one topic. Made by :meth:`TopologyTestDriver.create_input_topic`."""
+
+    __test__ = False
+
+    def __init__(
+        self,
+        driver: TopologyTestDriver,
+        topic: str,
+        key_serializer: Serializer[K],
+        value_serializer: Serializer[V],
+        start: int,
+        auto_advance_ms: int,
+    ) -> None:
+        if auto_advance_ms < 0:
+            raise ValueError("auto_advance must not be negative")
+        self._driver = driver
+        self._topic = topic
+        self._key = key_serializer
+        self._value = value_serializer
+        self._time = start
+        self._advance = auto_advance_ms
+
+    def advance_time(self, advance: Span) -> None:
+        """Move the topic's own time on (milliseconds or a timedelta, not negative)."""
+        step = _milliseconds(advance)
+        if step < 0:
+            raise ValueError("time can only be advanced")
+        self._time += step
+
+    def pipe_input(
+        self, key: K | None, value: V | None, timestamp: Moment | None = None, headers: Headers | None = None
+    ) -> None:
+        """Pipe one record; without ``timestamp`` it gets the topic's time, which then auto-advances."""
+        if timestamp is None:
+            at = self._time
+            self._time += self._advance
+        else:
+            at = _epoch_ms(timestamp)
+        self._driver.pipe_raw(
+            self._topic,
+            self._key.serialize(self._topic, key),
+            self._value.serialize(self._topic, value),
+            at,
+            list(headers) if headers else None,
+        )
+
+    def pipe_value(self, value: V | None, timestamp: Moment | None = None) -> None:
+        """Pipe a record without a key."""
+        self.pipe_input(None, value, timestamp)
+
+    def pipe_record(self, record: TestRecord[K, V]) -> None:
+        """Pipe a :class:`TestRecord`."""
+        self.pipe_input(record.key, record.value, record.timestamp, record.headers)
+
+    def pipe_record_list(self, records: Iterable[TestRecord[K, V]]) -> None:
+        """Pipe each record."""
+        for record in records:
+            self.pipe_record(record)
+
+    def pipe_key_value_list(
+        self, pairs: Iterable[tuple[K, V]], start_timestamp: Moment | None = None, advance: Span = 0
+    ) -> None:
+        """Pipe each (key, value); with ``start_timestamp`` the times are start, start + advance, …"""
+        at = None if start_timestamp is None else _epoch_ms(start_timestamp)
+        step = _milliseconds(advance)
+        for key, value in pairs:
+            self.pipe_input(key, value, at)
+            if at is not None:
+                at += step
+
+    def pipe_value_list(
+        self, values: Iterable[V], start_timestamp: Moment | None = None, advance: Span = 0
+    ) -> None:
+        """Pipe each value without a key; times as in :meth:`pipe_key_value_list`."""
+        at = None if start_timestamp is None else _epoch_ms(start_timestamp)
+        step = _milliseconds(advance)
+        for value in values:
+            self.pipe_input(None, value, at)
+            if at is not None:
+                at += step
+
+
+class TestOutputTopic(Generic[K, V]):
+    """Reads what the topology wrote to one topic. Made by :meth:`TopologyTestDriver.create_output_topic`."""
+
+    __test__ = False
+
+    def __init__(
+        self, driver: TopologyTestDriver, topic: str, key_deserializer: Deserializer[K], value_deserializer: Deserializer[V]
+    ) -> None:
+        self._driver = driver
+        self._topic = topic
+        self._key = key_deserializer
+        self._value = value_deserializer
+
+    def read_record(self) -> TestRecord[K | None, V | None]:
+        """The oldest unread record.
+
+        Raises:
+            LookupError: There is none.
+        """
+        raw = self._driver.read_raw(self._topic)
+        if raw is None:
+            raise LookupError(f"no unread record in topic {self._topic}")
+        key, value, timestamp, headers = raw
+        return TestRecord(
+            self._key.deserialize(self._topic, key), self._value.deserialize(self._topic, value), timestamp, headers
+        )
+
+    def read_value(self) -> V | None:
+        """The oldest unread record's value. Raises LookupError when there is none."""
+        return self.read_record().value
+
+    def read_key_value(self) -> tuple[K | None, V | None]:
+        """The oldest unread record's key and value. Raises LookupError when there is none."""
+        record = self.read_record()
+        return record.key, record.value
+
+    def read_records_to_list(self) -> list[TestRecord[K | None, V | None]]:
+        """Every unread record."""
+        return [self.read_record() for _ in range(self.get_queue_size())]
+
+    def read_key_values_to_list(self) -> list[tuple[K | None, V | None]]:
+        """Key and value of every unread record."""
+        return [self.read_key_value() for _ in range(self.get_queue_size())]
+
+    def read_key_values_to_map(self) -> dict[K, V | None]:
+        """The latest value of each key among the unread records.
+
+        Raises:
+            StreamsException: A record has no key.
+        """
+        latest: dict[K, V | None] = {}
+        for key, value in self.read_key_values_to_list():
+            if key is None:
+                raise StreamsException(f"a record of topic {self._topic} has no key: it cannot go into a map")
+            latest[key] = value
+        return latest
+
+    def read_values_to_list(self) -> list[V | None]:
+        """The value of every unread record."""
+        return [self.read_value() for _ in range(self.get_queue_size())]
+
+    def get_queue_size(self) -> int:
+        """Number of unread records."""
+        return self._driver.queue_size(self._topic)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is left to read."""
+        return self.get_queue_size() == 0
+
+
+class PlainValues:
+    """A timestamped store seen as a plain key-value store; writes get the driver's wall-clock time."""
+
+    def __init__(self, store: TimestampedKeyValueStore[Any, Any], driver: TopologyTestDriver) -> None:
+        self._store = store
+        self._driver = driver
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self._store.name
+
+    def get(self, key: Any) -> Any:
+        """The value under ``key``, or None."""
+        pair = self._store.get(key)
+        return None if pair is None else pair.value
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set or delete (None) the value under ``key``; it goes to the changelog as in production."""
+        self._store.put_pair(key, value, self._driver._now, None)  # pyright: ignore[reportPrivateUsage]  # the driver's own view
+
+    def delete(self, key: Any) -> Any:
+        """Delete the row. Returns the value that was there, or None."""
+        old = self.get(key)
+        self.put(key, None)
+        return old
+
+    def range(self, low: Any, high: Any) -> Iterable[tuple[Any, Any]]:
+        """Rows from ``low`` to ``high``, both included."""
+        return ((key, pair.value) for key, pair in self._store.range(low, high))
+
+    def all(self) -> Iterable[tuple[Any, Any]]:
+        """Every row in key order."""
+        return self.range(None, None)
+
+    def approximate_num_entries(self) -> int:
+        """Number of rows, roughly."""
+        return self._store.approximate_num_entries()
+
+
+def _merged(built: BuiltTopology) -> SubTopology:
+    subs: Sequence[SubTopology] = built.subtopologies
+    nodes: tuple[NodeSpec, ...] = tuple(node for sub in subs for node in sub.nodes)
+    return SubTopology(
+        id=0,
+        nodes=nodes,
+        children={name: children for sub in subs for name, children in sub.children.items()},
+        stores=tuple(store for sub in subs for store in sub.stores),
+        source_topics=frozenset(topic for sub in subs for topic in sub.source_topics),
+        sink_topics=frozenset(topic for sub in subs for topic in sub.sink_topics),
+        repartition_topics={name: topic for sub in subs for name, topic in sub.repartition_topics.items()},
+        changelog_topics={name: topic for sub in subs for name, topic in sub.changelog_topics.items()},
+        store_changelogs={store: topic for sub in subs for store, topic in sub.store_changelogs.items()},
+    )
+
+
+def _epoch_ms(moment: Moment) -> int:
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise ValueError("a timestamp given as datetime must have a time zone")
+        return round(moment.timestamp() * 1000)
+    return moment
+
+
+def _milliseconds(span: Span) -> int:
+    return span // timedelta(milliseconds=1) if isinstance(span, timedelta) else span
