@@ -1,0 +1,249 @@
+"""The application reset tool: brings an application id back to its start, and touches nothing of any other id.
+
+Three steps that can be read apart: ``look`` asks the brokers, ``plan_reset`` decides (pure), ``carry_out`` acts. Unlike the Java
+tool a dry run changes nothing at all, groups of every protocol count as active, and no topic is deleted on the strength of
+its name alone when that name could be another application's. Source of the rules: ``kafka.tools.StreamsResetter`` (4.4).
+
+Local state is not the brokers': after a reset delete it with ``KafkaStreams.clean_up()``.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from headrace.errors import ConfigException, IllegalStateException, TimeoutException
+from headrace.records import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from headrace.kafka import GroupDescription, TopicAdmin
+
+ResetTo: TypeAlias = "Literal['earliest', 'latest'] | int"
+"""Where reading begins anew: the log start, the log end, or an offset (moved into the log where it lies outside)."""
+
+_INTERNAL_SUFFIX: Final = re.compile(
+    r"-(changelog|repartition|subscription-registration-topic|subscription-response-topic)$"
+    r"|-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic$"
+)
+_GENERATED_NAME: Final = re.compile(r"(KSTREAM|KTABLE)-[A-Z-]+-\d{10}|[^-]+-STATE-STORE-\d{10}")
+_MEMBERS_GONE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRequest:
+    """What is asked for.
+
+    ``internal_topics`` are the full names of the application's internal topics, when its topology is known; None means
+    that they are told by their names. ``force`` removes members that are still active.
+    """
+
+    application_id: str
+    input_topics: tuple[str, ...] = ()
+    to: ResetTo = "earliest"
+    internal_topics: frozenset[str] | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What the brokers said. ``starts`` and ``ends`` are of the input topics' partitions."""
+
+    topics: frozenset[str]
+    group: GroupDescription
+    group_ids: frozenset[str]
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """What would be done, and why not.
+
+    ``offsets`` are committed for the input topics; ``forget`` are partitions of deleted topics whose committed offsets go
+    too; ``delete`` are topics; ``kept`` are topics that look internal but could be another application's, with the
+    reason; ``refusals`` are why nothing may be done (empty: it may).
+    """
+
+    application_id: str
+    offsets: Mapping[TopicPartition, int]
+    forget: tuple[TopicPartition, ...]
+    delete: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+    remove_members: bool = False
+    refusals: tuple[str, ...] = field(default=())
+
+    def lines(self) -> list[str]:
+        """The plan for a person, one step a line."""
+        out = [f"cannot reset: {why}" for why in self.refusals]
+        if self.remove_members:
+            out.append(f"remove the members of group {self.application_id}")
+        out += [f"set the offset of {tp} to {offset}" for tp, offset in sorted(self.offsets.items())]
+        out += [f"delete topic {topic}" for topic in self.delete]
+        out += [f"keep topic {topic}: {why}" for topic, why in self.kept]
+        return out or ["nothing to do"]
+
+
+def reset(
+    admin: TopicAdmin, request: ResetRequest, *, dry_run: bool = False, tell: Callable[[str], None] = lambda _: None
+) -> ResetPlan:
+    """Resets an application, or says what that would do.
+
+    Args:
+        admin: an administrator of the cluster.
+        request: what to do.
+        dry_run: only look and plan; never together with ``force``.
+        tell: told every line of the plan before anything is done.
+
+    Returns:
+        The plan that was, or would be, carried out.
+
+    Raises:
+        ConfigException: ``dry_run`` together with ``force``, or nothing of a request makes sense.
+        IllegalStateException: the plan has refusals and this is no dry run. Nothing was changed.
+    """
+    if dry_run and request.force:
+        raise ConfigException("--force removes the members first, so it cannot be part of a --dry-run: leave one out")
+    if not request.application_id:
+        raise ConfigException("the application id is empty")
+    if isinstance(request.to, int) and request.to < 0:
+        raise ConfigException(f"offset {request.to} is negative: an offset is 0 or more")
+    plan = plan_reset(request, look(admin, request))
+    for line in plan.lines():
+        tell(line)
+    if not dry_run:
+        carry_out(admin, plan)
+    return plan
+
+
+def look(admin: TopicAdmin, request: ResetRequest) -> ClusterView:
+    """Asks the brokers for everything that ``plan_reset`` needs. Changes nothing."""
+    group = admin.describe_group(request.application_id)
+    partitions = [
+        TopicPartition(topic, number)
+        for topic, count in admin.partition_counts(request.input_topics).items()
+        for number in range(count)
+    ]
+    return ClusterView(
+        topics=admin.list_topics(),
+        group=group,
+        group_ids=frozenset(admin.list_groups()),
+        starts=admin.list_offsets(partitions, "earliest"),
+        ends=admin.list_offsets(partitions, "latest"),
+        committed=admin.group_offsets(request.application_id) if group.type is not None else {},
+    )
+
+
+def plan_reset(request: ResetRequest, view: ClusterView) -> ResetPlan:
+    """Decides. Pure.
+
+    A topic is deleted when the topology names it; without a topology, when its name is an internal one of this id and can
+    be no other's: ``a-b-store-changelog`` is an internal topic of ``a`` and of ``a-b`` alike, and is kept.
+    """
+    refusals: list[str] = []
+    remove_members = False
+    if view.group.active:
+        kind = f"{view.group.type or 'unknown'} group {request.application_id}"
+        if not request.force:
+            refusals.append(f"{kind} has active members (state {view.group.state}): stop every instance, or use --force")
+        elif view.group.type != "classic":
+            refusals.append(f"members of a {kind} cannot be removed from outside: stop every instance")
+        else:
+            remove_members = True
+    refusals += [
+        f"input topic {topic} does not exist" for topic in request.input_topics if topic not in view.topics
+    ]
+    delete, kept = _choose_topics(request, view)
+    refusals += [
+        f"{topic} is given as an input topic, but is internal to {request.application_id}"
+        for topic in request.input_topics
+        if topic in delete
+    ]
+    offsets = {tp: _target(request.to, start, view.ends[tp]) for tp, start in view.starts.items()}
+    return ResetPlan(
+        application_id=request.application_id,
+        offsets=offsets,
+        forget=tuple(sorted(tp for tp in view.committed if tp.topic in delete)),
+        delete=delete,
+        kept=kept,
+        remove_members=remove_members,
+        refusals=tuple(refusals),
+    )
+
+
+def carry_out(admin: TopicAdmin, plan: ResetPlan) -> None:
+    """Does what a plan says.
+
+    Raises:
+        IllegalStateException: the plan has refusals; nothing was changed.
+        TimeoutException: members did not leave in time; nothing else was changed.
+        StreamsException: a step failed. The whole may be tried again: every step may be repeated.
+    """
+    if plan.refusals:
+        raise IllegalStateException(f"nothing was reset: {'; '.join(plan.refusals)}")
+    if plan.remove_members:
+        _remove_members(admin, plan.application_id)
+    admin.alter_group_offsets(
+        plan.application_id, {tp: OffsetAndMetadata(offset) for tp, offset in plan.offsets.items()}
+    )
+    admin.delete_group_offsets(plan.application_id, plan.forget)
+    admin.delete_topics(plan.delete)
+
+
+def _remove_members(admin: TopicAdmin, group_id: str) -> None:
+    deadline = time.monotonic() + _MEMBERS_GONE_S
+    while True:
+        group = admin.describe_group(group_id)
+        if not group.active:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutException(
+                f"members of group {group_id} still join after {_MEMBERS_GONE_S:.0f} s of removing them: stop the instances"
+            )
+        admin.remove_members(group_id, group.members, "application reset")
+        time.sleep(0.2)
+
+
+def _choose_topics(
+    request: ResetRequest, view: ClusterView
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    if request.internal_topics is not None:
+        return tuple(sorted(request.internal_topics & view.topics)), ()
+    delete: list[str] = []
+    kept: list[tuple[str, str]] = []
+    for topic in sorted(view.topics - set(request.input_topics)):
+        suffix = _INTERNAL_SUFFIX.search(topic)
+        if suffix is None or not topic.startswith(f"{request.application_id}-"):
+            continue
+        base = topic[len(request.application_id) + 1 : suffix.start()] if suffix.start() > len(request.application_id) else ""
+        owner = _other_owner(request.application_id, topic, view.group_ids)
+        if owner is not None:
+            kept.append((topic, f"it may belong to application {owner}, which is a group of these brokers"))
+        elif "-" in base and _GENERATED_NAME.fullmatch(base) is None:
+            kept.append(
+                (topic, f"it may belong to application {request.application_id}-{base.partition('-')[0]}; --topology tells")
+            )
+        else:
+            delete.append(topic)
+    return tuple(delete), tuple(kept)
+
+
+def _other_owner(application_id: str, topic: str, group_ids: Iterable[str]) -> str | None:
+    """Another group whose internal topic this could be by its name; the longest such id."""
+    others = [one for one in group_ids if one != application_id and topic.startswith(f"{one}-")]
+    return max(others, key=len, default=None)
+
+
+def _target(to: ResetTo, start: int, end: int) -> int:
+    if to == "earliest":
+        return start
+    if to == "latest":
+        return end
+    return min(max(to, start), end)
+
+
+__all__ = ["ClusterView", "ResetPlan", "ResetRequest", "ResetTo", "carry_out", "look", "plan_reset", "reset"]

@@ -1,0 +1,138 @@
+"""Reading a topic from its beginning, committed records only."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from headrace.errors import MissingSourceTopicException, OffsetOutOfRangeException, TimeoutException
+from headrace.kafka import RecordConsumer, TopicAdmin
+from headrace.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from headrace.records import Headers
+
+_BATCH = 10_000
+_POLL_S = 0.1
+
+
+class TopicRecord(NamedTuple):
+    """A record and where it lies; ``timestamp`` in epoch ms, ``headers`` None where there are none."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+
+
+class TopicReader:
+    """Reads every partition of a topic from its first record on, ``read_committed``, outside of any group.
+
+    Used by one thread. A context manager that closes itself.
+
+    Args:
+        bootstrap_servers: ``host:port`` list of the brokers.
+        topic: must exist.
+        client: more librdkafka settings, such as security.
+        timeout_s: how long to wait for the brokers when opening, in seconds.
+
+    Raises:
+        MissingSourceTopicException: there is no such topic.
+        TimeoutException: the brokers did not answer in time.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        client: Mapping[str, Any] | None = None,
+        timeout_s: float = 15.0,
+    ) -> None:
+        self.topic = topic
+        common = {**(client or {}), "bootstrap.servers": bootstrap_servers}
+        admin = TopicAdmin(common, timeout_ms=int(timeout_s * 1000))
+        try:
+            count = admin.partition_counts([topic]).get(topic)
+        finally:
+            admin.close()
+        if count is None:
+            raise MissingSourceTopicException(f"there is no topic {topic} at {bootstrap_servers}: create it first")
+        self._partitions = [TopicPartition(topic, partition) for partition in range(count)]
+        self._consumer = RecordConsumer({**common, "isolation.level": "read_committed"})
+        self._timeout_s = timeout_s
+        self._consumer.assign({tp: self._consumer.watermarks(tp, False, timeout_s)[0] for tp in self._partitions})
+
+    def poll(self, timeout_s: float = _POLL_S) -> list[TopicRecord]:
+        """The records that have arrived, in offset order within a partition; empty when none came within ``timeout_s``.
+
+        Records that were deleted before they were read (retention, compaction of the oldest) are skipped.
+
+        Raises:
+            KafkaException: the client cannot go on, such as for missing permissions.
+        """
+        batch = self._consumer.poll(timeout_s, _BATCH)
+        for tp, error in batch.errors:
+            if tp is not None and isinstance(error, OffsetOutOfRangeException):
+                self._consumer.incremental_unassign([tp])
+                self._consumer.incremental_assign({tp: self._consumer.watermarks(tp, False, self._timeout_s)[0]})
+            elif not isinstance(error, TimeoutException):
+                raise error
+        return [TopicRecord(tp.partition, *record) for tp, records in batch.records.items() for record in records]
+
+    def positions(self) -> dict[int, int]:
+        """By partition, the offset up to which (exclusive) everything was handed out."""
+        return {tp.partition: offset for tp, offset in self._consumer.position(self._partitions).items()}
+
+    def ends(self) -> dict[int, int]:
+        """By partition, the end of the committed records now (the last stable offset).
+
+        Raises:
+            TimeoutException: the brokers did not answer in time.
+        """
+        return {tp.partition: self._consumer.watermarks(tp, False, self._timeout_s)[1] for tp in self._partitions}
+
+    def to_end(self, timeout_s: float | None = None) -> Iterator[TopicRecord]:
+        """The records up to the committed ends as they are at the first step; records that come later end nothing.
+
+        Args:
+            timeout_s: longest wait without any progress, in seconds; None is the constructor's.
+
+        Raises:
+            TimeoutException: nothing came for ``timeout_s`` though the ends were not reached.
+        """
+        patience_s = self._timeout_s if timeout_s is None else timeout_s
+        ends = self.ends()
+        before = self.positions()
+        deadline = time.monotonic() + patience_s
+        while not self.has_reached(ends):
+            for record in self.poll():
+                # what lies past the ends was handed out with the same batch, and is not to be lost
+                yield record
+            now = self.positions()
+            if now != before:
+                before, deadline = now, time.monotonic() + patience_s
+            elif time.monotonic() > deadline:
+                raise TimeoutException(f"reading {self.topic}: no progress for {patience_s} s at {now} of {ends}")
+
+    def has_reached(self, ends: Mapping[int, int]) -> bool:
+        """Whether everything before these offsets was handed out."""
+        positions = self.positions()
+        return all(positions[partition] >= end for partition, end in ends.items())
+
+    def close(self) -> None:
+        """Free the client."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
