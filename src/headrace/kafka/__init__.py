@@ -1,0 +1,41 @@
+"""The Kafka clients behind headrace's own types and exceptions.
+
+The only package that imports ``confluent_kafka`` and ``kafka`` (kafka-python). ``confluent_kafka`` moves records and
+administers topics; ``kafka`` carries group membership and the offset commits of at-least-once. No other package sees
+an object of either.
+"""
+
+from __future__ import annotations
+
+from headrace.kafka.admin import ClusterFeatures, GroupDescription, GroupMemberDescription, NewTopic, TopicAdmin
+from headrace.kafka.classic import ClassicMembership
+from headrace.kafka.consumer import PolledBatch, RecordConsumer
+from headrace.kafka.errors import (
+    CommitOutcomeUnknownException,
+    FencedInstanceIdException,
+    SendFailedException,
+    TransactionAbortableException,
+)
+from headrace.kafka.membership import Assigned, Lost, Membership, MembershipEvent, Revoked
+from headrace.kafka.producer import RecordProducer
+
+__all__ = [
+    "Assigned",
+    "ClassicMembership",
+    "ClusterFeatures",
+    "CommitOutcomeUnknownException",
+    "FencedInstanceIdException",
+    "GroupDescription",
+    "GroupMemberDescription",
+    "Lost",
+    "Membership",
+    "MembershipEvent",
+    "NewTopic",
+    "PolledBatch",
+    "RecordConsumer",
+    "RecordProducer",
+    "Revoked",
+    "SendFailedException",
+    "TopicAdmin",
+    "TransactionAbortableException",
+]

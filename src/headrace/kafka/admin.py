@@ -1,0 +1,387 @@
+"""Topics, offsets, groups and cluster abilities. Every call waits for its answer and has a deadline."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, TopicCollection
+from confluent_kafka import KafkaException as ClientException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import admin as untyped_admin
+
+from headrace.errors import StreamsException, TimeoutException
+from headrace.kafka.errors import translate, translate_code, translate_config_error
+from headrace.kafka.group_client import GroupAdmin, group_client_config
+from headrace.records import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
+
+_api: Any = untyped_admin  # declares neither its re-exports nor its futures' results
+
+GroupType = Literal["classic", "consumer", "streams", "share"]
+"""What manages a group: the classic protocol, KIP-848, KIP-1071, KIP-932."""
+
+_GRACE_S = 5.0  # added to the client's own deadline, which then names the cause
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; ``replication_factor`` -1 is the brokers' default."""
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemberDescription:
+    """A member of a group as the brokers know it; ``partitions`` are its source partitions."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as the brokers know it.
+
+    Attributes:
+        type: what manages it, None when the group does not exist (or only as committed offsets on an old broker).
+        state: the brokers' word, such as ``Stable``, ``Empty``, ``PreparingRebalance``, ``Dead``.
+        members: of a classic or consumer group; always empty for a streams or share group, see ``active``.
+    """
+
+    group_id: str
+    type: GroupType | None
+    state: str
+    members: tuple[GroupMemberDescription, ...]
+
+    @property
+    def active(self) -> bool:
+        """Whether the group has members."""
+        return bool(self.members) or (self.type is not None and self.state not in ("Empty", "Dead", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFeatures:
+    """The finalized feature levels of the cluster, such as ``metadata.version`` or ``transaction.version``."""
+
+    levels: Mapping[str, int]
+
+    @property
+    def transactions_v2(self) -> bool:
+        """Whether each transaction has its own producer epoch on the broker (KIP-890)."""
+        return self.levels.get("transaction.version", 0) >= 2  # level 2 is KIP-890 part 2
+
+    @property
+    def streams_groups(self) -> bool:
+        """Whether the brokers manage streams groups (KIP-1071)."""
+        return self.levels.get("streams.version", 0) >= 1
+
+
+class TopicAdmin:
+    """An administrator. Used by one thread at a time.
+
+    Args:
+        config: librdkafka settings (dotted names); ``bootstrap.servers`` is required.
+        timeout_ms: of each call, in ms.
+
+    Raises:
+        ConfigException: a setting is unknown or not allowed.
+    """
+
+    def __init__(self, config: Mapping[str, Any], timeout_ms: int = 60_000) -> None:
+        try:
+            self._client: Any = _api.AdminClient(dict(config))
+        except ClientException as error:
+            raise translate_config_error(error, "admin client") from error
+        self._config = dict(config)
+        self._timeout_ms = timeout_ms
+        self._timeout_s = timeout_ms / 1000
+        self._groups: GroupAdmin | None = None
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """The number of partitions of each topic; topics that do not exist are absent.
+
+        Raises:
+            TimeoutException: no answer in time.
+            AuthorizationException: Describe on a topic is missing.
+        """
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        futures: dict[str, concurrent.futures.Future[Any]] = self._client.describe_topics(
+            TopicCollection(names), request_timeout=self._timeout_s
+        )
+        counts: dict[str, int] = {}
+        for name, future in futures.items():
+            try:
+                counts[name] = len(self._result(future, f"describing topic {name}").partitions)
+            except _Missing:
+                continue
+        return counts
+
+    def list_topics(self) -> frozenset[str]:
+        """The names of all topics that this principal may see, internal ones included."""
+        try:
+            return frozenset(self._client.list_topics(timeout=self._timeout_s).topics)
+        except ClientException as error:
+            raise translate(error, "listing topics") from error
+
+    def create_topics(self, topics: Iterable[NewTopic]) -> frozenset[str]:
+        """Create topics and wait until the brokers know them.
+
+        Returns:
+            Names of those that existed already (their partitions and configs are not compared).
+
+        Raises:
+            TimeoutException, AuthorizationException, StreamsException: the first that failed otherwise.
+        """
+        wanted = [
+            _api.NewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config))
+            for topic in topics
+        ]
+        if not wanted:
+            return frozenset()
+        futures: dict[str, concurrent.futures.Future[Any]] = self._client.create_topics(
+            wanted, request_timeout=self._timeout_s, operation_timeout=self._timeout_s
+        )
+        existed: set[str] = set()
+        for name, future in futures.items():
+            try:
+                self._result(future, f"creating topic {name}", KafkaError.TOPIC_ALREADY_EXISTS)
+            except _Missing:
+                existed.add(name)
+        return frozenset(existed)
+
+    def delete_topics(self, topics: Iterable[str]) -> frozenset[str]:
+        """Delete topics; returns the names of those that did not exist."""
+        names = sorted(set(topics))
+        if not names:
+            return frozenset()
+        futures: dict[str, concurrent.futures.Future[Any]] = self._client.delete_topics(
+            names, request_timeout=self._timeout_s, operation_timeout=self._timeout_s
+        )
+        absent: set[str] = set()
+        for name, future in futures.items():
+            try:
+                self._result(future, f"deleting topic {name}")
+            except _Missing:
+                absent.add(name)
+        return frozenset(absent)
+
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The configs set on the topics themselves (dynamic ones, not defaults); absent topics are left out."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        futures: dict[Any, concurrent.futures.Future[Any]] = self._client.describe_configs(
+            [_api.ConfigResource(_api.ResourceType.TOPIC, name) for name in names], request_timeout=self._timeout_s
+        )
+        result: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            try:
+                entries = self._result(future, f"describing the configs of topic {resource.name}")
+            except _Missing:
+                continue
+            result[resource.name] = {
+                name: entry.value
+                for name, entry in entries.items()
+                if entry.source == _api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value and entry.value is not None
+            }
+        return result
+
+    def delete_records(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before these offsets; returns the new log starts. Partitions gone by now are left out."""
+        if not offsets:
+            return {}
+        futures: dict[ClientPartition, concurrent.futures.Future[Any]] = self._client.delete_records(
+            [ClientPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()],
+            request_timeout=self._timeout_s,
+            operation_timeout=self._timeout_s,
+        )
+        result: dict[TopicPartition, int] = {}
+        for entry, future in futures.items():
+            tp = TopicPartition(entry.topic, entry.partition)
+            try:
+                result[tp] = int(self._result(future, f"deleting records of {tp} before {offsets[tp]}").low_watermark)
+            except _Missing:
+                continue
+        return result
+
+    def list_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        spec: Literal["earliest", "latest"] | int,
+        *,
+        read_committed: bool = False,
+    ) -> dict[TopicPartition, int]:
+        """Offsets of partitions.
+
+        Args:
+            partitions: all must exist.
+            spec: the log start, the log end, or a timestamp in ms (the first record at or after it, -1 if none).
+            read_committed: the log end is then the last stable offset; False gives the high watermark, which is what
+                a restore has to reach.
+        """
+        asked = list(partitions)
+        if not asked:
+            return {}
+        if spec == "earliest":
+            wanted = _api.OffsetSpec.earliest()
+        elif spec == "latest":
+            wanted = _api.OffsetSpec.latest()
+        else:
+            wanted = _api.OffsetSpec.for_timestamp(spec)
+        futures: dict[ClientPartition, concurrent.futures.Future[Any]] = self._client.list_offsets(
+            {ClientPartition(tp.topic, tp.partition): wanted for tp in asked},
+            isolation_level=IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._timeout_s,
+        )
+        result: dict[TopicPartition, int] = {}
+        for entry, future in futures.items():
+            tp = TopicPartition(entry.topic, entry.partition)
+            result[tp] = int(self._result(future, f"reading the offsets of {tp}", None).offset)
+        return result
+
+    def list_groups(self) -> dict[str, GroupType]:
+        """Every group with what manages it."""
+        return {group_id: _group_type(kind) for group_id, (kind, _) in self._group_admin().groups().items()}
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """A group's type, state and members; type None and state ``Dead`` when there is none of that id."""
+        kind, state = self._group_admin().groups().get(group_id, (None, "Dead"))
+        if kind is None:
+            return GroupDescription(group_id, None, state, ())
+        if kind not in ("classic", "consumer"):
+            return GroupDescription(group_id, _group_type(kind), state, ())
+        futures: dict[str, concurrent.futures.Future[Any]] = self._client.describe_consumer_groups(
+            [group_id], request_timeout=self._timeout_s
+        )
+        found = self._result(futures[group_id], f"describing group {group_id}", None)
+        members = tuple(
+            GroupMemberDescription(
+                member.member_id,
+                member.group_instance_id or None,
+                member.client_id,
+                member.host,
+                frozenset(TopicPartition(tp.topic, tp.partition) for tp in member.assignment.topic_partitions),
+            )
+            for member in found.members
+        )
+        return GroupDescription(group_id, _group_type(kind), state, members)
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All committed offsets of a group (those inside unfinished transactions not counted)."""
+        futures: dict[str, concurrent.futures.Future[Any]] = self._client.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group_id)], request_timeout=self._timeout_s
+        )
+        found = self._result(futures[group_id], f"listing the offsets of group {group_id}", None)
+        return {
+            TopicPartition(entry.topic, entry.partition): OffsetAndMetadata(entry.offset, entry.metadata or "")
+            for entry in found.topic_partitions
+            if entry.offset != OFFSET_INVALID and entry.offset >= 0
+        }
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Set committed offsets of a group without members.
+
+        Raises:
+            StreamsException: the group has members, or a partition does not exist.
+        """
+        if not offsets:
+            return
+        entries = [
+            ClientPartition(tp.topic, tp.partition, entry.offset, metadata=entry.metadata)
+            for tp, entry in offsets.items()
+        ]
+        futures: dict[str, concurrent.futures.Future[Any]] = self._client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group_id, entries)], request_timeout=self._timeout_s
+        )
+        doing = f"setting the offsets of group {group_id}"
+        for entry in self._result(futures[group_id], doing, None).topic_partitions:
+            if entry.error is not None:
+                raise translate(entry.error, f"{doing} for {entry.topic}-{entry.partition}")
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget committed offsets of a group; it may have members as long as none subscribes to these topics.
+
+        Raises:
+            StreamsException: the first partition for which it failed.
+        """
+        asked = list(partitions)
+        if not asked:
+            return
+        for tp, error in self._group_admin().delete_offsets(group_id, asked).items():
+            if error is not None:
+                raise StreamsException(f"deleting the offset of group {group_id} for {tp} failed: {error}")
+
+    def delete_group(self, group_id: str) -> bool:
+        """Delete a group without members with its offsets; False if there was none.
+
+        Raises:
+            StreamsException: it has members.
+        """
+        futures: dict[str, concurrent.futures.Future[Any]] = self._client.delete_consumer_groups(
+            [group_id], request_timeout=self._timeout_s
+        )
+        try:
+            self._result(futures[group_id], f"deleting group {group_id}", KafkaError.GROUP_ID_NOT_FOUND)
+        except _Missing:
+            return False
+        return True
+
+    def remove_members(self, group_id: str, members: Iterable[GroupMemberDescription], reason: str) -> None:
+        """Make members of a classic group leave; those gone by now are no error."""
+        leaving = [(member.member_id, member.group_instance_id) for member in members]
+        if leaving:
+            self._group_admin().remove_members(group_id, leaving, reason)
+
+    def features(self) -> ClusterFeatures:
+        """What the cluster's finalized features allow."""
+        return ClusterFeatures(self._group_admin().features())
+
+    def close(self) -> None:
+        """Free the connections. Calling it again does nothing."""
+        groups, self._groups = self._groups, None
+        if groups is not None:
+            groups.close()
+
+    def _group_admin(self) -> GroupAdmin:
+        # Its own connection, made only when a group is asked about: starting an application needs none.
+        if self._groups is None:
+            self._groups = GroupAdmin(group_client_config(self._config), self._timeout_ms)
+        return self._groups
+
+    def _result(
+        self, future: concurrent.futures.Future[T], doing: str, missing: int | None = KafkaError.UNKNOWN_TOPIC_OR_PART
+    ) -> T:
+        try:
+            return future.result(self._timeout_s + _GRACE_S)
+        except ClientException as error:
+            if missing is not None and error.args[0].code() == missing:
+                raise _Missing from error
+            raise translate(error, doing) from error
+        except concurrent.futures.TimeoutError as error:
+            raise TimeoutException(f"{doing}: no answer within {self._timeout_s} s. It may be tried again") from error
+
+
+class _Missing(Exception):  # never leaves this module
+    """The thing asked about does not exist (or, for a creation, exists)."""
+
+
+def _group_type(kind: str) -> GroupType:
+    match kind:
+        case "classic" | "consumer" | "streams" | "share":
+            return kind
+        case _:
+            raise translate_code(KafkaError.UNSUPPORTED_VERSION, "UNSUPPORTED_VERSION", kind, "reading a group's type")

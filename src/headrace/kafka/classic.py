@@ -1,0 +1,319 @@
+"""Membership by the classic group protocol, cooperative from the start.
+
+Two threads meet here: the stream thread in ``ClassicMembership``, and kafka-python's IO thread, which answers for
+joins and heartbeats, in ``_Share``. All that both touch is in ``_Share``, whose lock is only held to set fields.
+
+What is kept apart, and why:
+
+* ``held``: what the stream thread has been given by events so far; ``closing``: what it was asked to give up and has
+  not reported closed. Both together are what the group is told we own, so nobody else is given any of it.
+* ``lost``: the member fell out and the stream thread does not know yet. ``identity`` refuses until ``poll`` has
+  handed out the ``Lost``, because a join that ran through meanwhile would lend its new generation to old tasks.
+* The generation that a subscription's claims are of is that of our last assignment, so that a leader can tell old
+  claims from new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from headrace.assignment.wire import AssignmentError, decode_assignment, describe_error
+from headrace.errors import (
+    ConfigException,
+    KafkaException,
+    MissingSourceTopicException,
+    StreamsException,
+    TaskMigratedException,
+)
+from headrace.kafka.errors import FencedInstanceIdException
+from headrace.kafka.group_client import GroupConnection, GroupSettings, group_client_config
+from headrace.kafka.membership import Assigned, Lost, MembershipEvent, Revoked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from headrace.assignment import GroupMember, MemberAssignment
+    from headrace.records import GroupIdentity, OffsetAndMetadata, TaskId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class ClassicMembership:
+    """A member of a classic group (``Membership``).
+
+    Args:
+        config: librdkafka settings; where the brokers are and the security are taken from it.
+        group_id: the application id.
+        client_id: shown by Kafka's tools.
+        session_timeout_ms: without a heartbeat for so long, the broker drops the member.
+        heartbeat_interval_ms: at most a third of the session timeout.
+        max_poll_interval_ms: without ``poll`` for so long, the member leaves. Also the broker's rebalance timeout.
+        group_instance_id: makes a static member, which keeps its tasks through a restart within the session timeout.
+        topics: the source topics.
+        subscription_userdata: user data of a join (``assignment.wire``), given the tasks to claim as owned. Called on
+            the IO thread: must not block.
+        assignor: used when this member is the leader (``assignment.TaskAssignor``). On the IO thread too.
+        connect_timeout_ms: how long ``start`` waits for the first answer of a broker.
+
+    Raises:
+        ConfigException: heartbeat interval not below the session timeout, or security settings that do not translate.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        group_id: str,
+        client_id: str,
+        *,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        group_instance_id: str | None = None,
+        topics: Sequence[str],
+        subscription_userdata: Callable[[frozenset[TaskId]], bytes],
+        assignor: Callable[[Sequence[GroupMember]], Mapping[str, MemberAssignment]],
+        connect_timeout_ms: int = 30_000,
+    ) -> None:
+        if heartbeat_interval_ms >= session_timeout_ms:
+            raise ConfigException(
+                f"heartbeat.interval.ms={heartbeat_interval_ms} has to be below session.timeout.ms="
+                f"{session_timeout_ms}, better a third of it"
+            )
+        self._client_config = {**group_client_config(config), "client_id": client_id}
+        self._settings = GroupSettings(
+            group_id, group_instance_id, session_timeout_ms, heartbeat_interval_ms, max_poll_interval_ms
+        )
+        self._connect_timeout_ms = connect_timeout_ms
+        self._topics = tuple(topics)
+        self._userdata = subscription_userdata
+        self._assignor = assignor
+        self._connection: GroupConnection | None = None
+        self._share = self._new_share()
+        self._deferred: KafkaException | None = None
+
+    def start(self) -> None:
+        """Connect (up to ``connect_timeout_ms``) and begin to join. See ``Membership.start``."""
+        if self._connection is None:
+            self._share = self._new_share()
+            self._deferred = None
+            self._connection = GroupConnection(
+                self._client_config, self._settings, self._share, self._connect_timeout_ms
+            )
+        self._connection.request_rejoin()
+        self._connection.advance()
+
+    def poll(self, now_ms: int) -> list[MembershipEvent]:
+        """See ``Membership.poll``."""
+        del now_ms  # heartbeats run by kafka-python's own monotonic clock
+        if self._connection is None:
+            return []
+        events, failure = self._share.take()
+        failure = failure or self._deferred
+        if failure is not None:
+            if events:
+                return events  # the error comes with the next call
+            self._deferred = None
+            raise failure
+        try:
+            self._connection.advance()
+        except FencedInstanceIdException:
+            self._share.fenced()
+        except KafkaException as error:
+            if not events:
+                raise
+            self._deferred = error
+        return events
+
+    def note_poll(self) -> None:
+        """See ``Membership.note_poll``."""
+        if self._connection is not None:
+            self._connection.note_poll()
+
+    def identity(self) -> GroupIdentity:
+        """See ``Membership.identity``."""
+        group_id = self._settings.group_id
+        if self._connection is None:
+            raise TaskMigratedException(f"group {group_id}: this instance is no member (not started, or it left)")
+        identity = self._share.guarded(self._connection.identity)
+        if identity is None or identity.generation < 0 or not identity.member_id:
+            raise TaskMigratedException(
+                f"group {group_id}: this member fell out of the group (session or max.poll.interval.ms ran out, or "
+                "another took its place); its tasks may run elsewhere, nothing of them is committed"
+            )
+        return identity
+
+    def owned(self) -> frozenset[TaskId]:
+        """See ``Membership.owned``."""
+        return self._share.claims()[0]
+
+    def revoked(self, tasks: Iterable[TaskId]) -> None:
+        """See ``Membership.revoked``."""
+        if self._share.closed(frozenset(tasks)):
+            self.request_rejoin("revoked tasks are closed")
+
+    def request_rejoin(self, reason: str) -> None:
+        """See ``Membership.request_rejoin``."""
+        if self._connection is not None:
+            log.info("group %s: joining again: %s", self._settings.group_id, reason)
+            self._connection.request_rejoin()
+
+    def rejoin_anew(self, reason: str) -> None:
+        """See ``Membership.rejoin_anew``."""
+        if self._connection is not None:
+            log.info("group %s: leaving, to join anew: %s", self._settings.group_id, reason)
+            self._connection.leave(reason)
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float = 60.0) -> None:
+        """See ``Membership.commit_offsets``."""
+        identity = self.identity()
+        if offsets and self._connection is not None:
+            self._connection.commit(identity, offsets, timeout_s)
+
+    def leave(self, reason: str) -> None:
+        """See ``Membership.leave``."""
+        # A connection is not used again: a join of the old one may still be under way on its IO thread.
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.leave(reason)
+            connection.close()
+
+    def close(self, leave_group: bool) -> None:
+        """See ``Membership.close``."""
+        if leave_group:
+            self.leave("the instance is closing")
+            return
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _new_share(self) -> _Share:
+        return _Share(self._settings, self._topics, self._userdata, self._assignor)
+
+
+class _Share:
+    """What the two threads share, and the listener of one connection (``group_client.GroupListener``)."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: Sequence[str],
+        userdata: Callable[[frozenset[TaskId]], bytes],
+        assignor: Callable[[Sequence[GroupMember]], Mapping[str, MemberAssignment]],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._userdata = userdata
+        self._assignor = assignor
+        self._lock = threading.Lock()
+        self._events: list[MembershipEvent] = []
+        self._failure: KafkaException | None = None  # final: this connection is of no more use
+        self._lost = False
+        self._generation = -1  # of the last assignment; -1 while there is none
+        self._held: frozenset[TaskId] = frozenset()
+        self._held_partitions: frozenset[TopicPartition] = frozenset()
+        self._closing: frozenset[TaskId] = frozenset()
+        self._closing_partitions: frozenset[TopicPartition] = frozenset()
+
+    # The stream thread's side.
+
+    def take(self) -> tuple[list[MembershipEvent], KafkaException | None]:
+        """The events since the last call, and the final failure if there is one."""
+        with self._lock:
+            events, self._events = self._events, []
+            self._lost = False
+            return events, self._failure
+
+    def guarded(self, identity: Callable[[], GroupIdentity]) -> GroupIdentity | None:
+        """The identity if tasks may be committed under it, else None."""
+        newest = identity()
+        with self._lock:
+            if self._generation < 0 or self._lost or self._failure is not None:
+                return None
+        # Read before the check: a member that fell out between the two is refused, and one that also joined again
+        # since then would be refused by the brokers, for the identity is the old one.
+        return newest
+
+    def claims(self) -> tuple[frozenset[TaskId], frozenset[TopicPartition], int]:
+        """The tasks and partitions this member owns, and of which generation that is."""
+        with self._lock:
+            return self._held | self._closing, self._held_partitions | self._closing_partitions, self._generation
+
+    def closed(self, tasks: frozenset[TaskId]) -> bool:
+        """Take these off what is being closed; True if they were the last."""
+        with self._lock:
+            if not self._closing:
+                return False
+            self._closing -= tasks
+            if self._closing:
+                return False
+            self._closing_partitions = frozenset()
+            return True
+
+    # The IO thread's side.
+
+    def subscription(self) -> tuple[Sequence[str], bytes, frozenset[TopicPartition], int]:
+        """See ``GroupListener``."""
+        tasks, partitions, generation = self.claims()
+        return self._topics, self._userdata(tasks), partitions, generation
+
+    def perform_assignment(self, members: Sequence[GroupMember]) -> Mapping[str, MemberAssignment]:
+        """See ``GroupListener``."""
+        return self._assignor(members)
+
+    def joined(self, generation: int, assignment: MemberAssignment) -> None:
+        """See ``GroupListener``."""
+        try:
+            info = decode_assignment(assignment.user_data)
+        except StreamsException as error:
+            self._fail(error)
+            return
+        if info.error != AssignmentError.NONE:
+            message = f"group {self._settings.group_id}: no tasks: {describe_error(info.error)}"
+            missing = info.error == AssignmentError.MISSING_SOURCE_TOPICS
+            self._fail(MissingSourceTopicException(message) if missing else StreamsException(message))
+            return
+        partitions = frozenset(assignment.partitions)
+        with self._lock:
+            gone, added = self._held - info.active, info.active - self._held
+            gone_partitions = self._held_partitions - partitions
+            added_partitions = partitions - self._held_partitions
+            self._generation = generation
+            self._held, self._held_partitions = info.active, partitions
+            if gone:
+                self._closing |= gone
+                self._closing_partitions |= gone_partitions
+                self._events.append(Revoked(gone, gone_partitions))
+            self._events.append(Assigned(added, added_partitions, info.active, assignment.user_data, generation))
+
+    def fell_out(self, reason: str) -> None:
+        """See ``GroupListener``."""
+        with self._lock:
+            if self._generation < 0:
+                return
+            # Events not handed out yet never will be. Those of this membership are covered by what is held; an older
+            # Lost among them is of an earlier one, whose tasks the stream thread may still run.
+            earlier = [event for event in self._events if isinstance(event, Lost)]
+            tasks = self._held.union(self._closing, *(event.tasks for event in earlier))
+            partitions = self._held_partitions.union(self._closing_partitions, *(event.partitions for event in earlier))
+            self._generation = -1
+            self._held = self._closing = frozenset()
+            self._held_partitions = self._closing_partitions = frozenset()
+            self._lost = True
+            self._events = [Lost(tasks, partitions, reason)]
+
+    def fenced(self) -> None:
+        """See ``GroupListener``."""
+        self.fell_out("another member took over this group.instance.id")
+        self._fail(
+            FencedInstanceIdException(
+                f"group {self._settings.group_id}: another member uses group.instance.id="
+                f"{self._settings.group_instance_id}; give every instance its own"
+            )
+        )
+
+    def _fail(self, failure: KafkaException) -> None:
+        with self._lock:
+            if self._failure is None:
+                self._failure = failure

@@ -1,0 +1,245 @@
+"""Client errors become headrace's exceptions here, and nowhere else.
+
+Both clients number the brokers' errors as the Kafka protocol does (librdkafka adds negative numbers for its local
+ones), so one table serves both:
+
+===================================================  ==============================================================
+the client says                                      raised
+===================================================  ==============================================================
+a newer producer or member exists, stale generation  TaskMigratedException (cause: ProducerFencedException if fenced)
+a static member's twin has taken its place           FencedInstanceIdException
+no answer in time, coordinator or leader moving      TimeoutException
+permission or authentication refused                 AuthorizationException naming the likely missing ACL
+topic or partition does not exist                    MissingSourceTopicException
+the broker or its configuration is too old           UnsupportedVersionException
+the transaction cannot commit but a new one can      TransactionAbortableException
+anything else                                        StreamsException with the error's name
+===================================================  ==============================================================
+"""
+
+# ruff: noqa: SLF001 - librdkafka names its local error codes with a leading underscore
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError
+from confluent_kafka import KafkaException as ClientException
+from kafka import errors as untyped_errors
+
+from headrace.errors import (
+    AuthorizationException,
+    ConfigException,
+    KafkaException,
+    MissingSourceTopicException,
+    ProducerFencedException,
+    StreamsException,
+    TaskMigratedException,
+    TimeoutException,
+    UnsupportedVersionException,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+kp: Any = untyped_errors  # kafka-python makes some of its classes at run time
+
+
+class FencedInstanceIdException(StreamsException):
+    """Another member uses the same ``group.instance.id``: give each instance its own, joining again would fence it."""
+
+
+class TransactionAbortableException(StreamsException):
+    """This transaction cannot commit: abort it, drop its uncommitted writes, go on from the committed offsets."""
+
+
+class CommitOutcomeUnknownException(TimeoutException):
+    """The brokers did not say whether the transaction committed.
+
+    Call ``commit_transaction`` again: it continues the same commit. Failing that, close the producer and treat the
+    tasks as corrupted (drop uncommitted writes, restore what the changelog says).
+    """
+
+
+class SendFailedException(StreamsException):
+    """A record was not written; where it was to go is in the attributes, its payload is not.
+
+    Attributes:
+        topic, partition: destination; partition is -1 when none had been chosen.
+        key_size: bytes of the key, -1 for a null key.
+        error_name: Kafka's name of the error, such as ``MSG_SIZE_TOO_LARGE``.
+        retriable: True if sending the same record again could succeed.
+    """
+
+    def __init__(
+        self, message: str, topic: str, partition: int, key_size: int, error_name: str, retriable: bool
+    ) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.key_size = key_size
+        self.error_name = error_name
+        self.retriable = retriable
+
+
+FENCED_PRODUCER = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+STALE_MEMBER = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST,
+    }
+)
+TIMED_OUT = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._RETRY,
+        KafkaError._WAIT_COORD,
+        KafkaError._WAIT_CACHE,
+        KafkaError._IN_PROGRESS,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+MISSING_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
+OTHER_GROUP = frozenset({KafkaError.INCONSISTENT_GROUP_PROTOCOL})
+TOO_OLD = frozenset(
+    {
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+ACL_HINTS: Mapping[int, str] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "grant Read and Describe on source and changelog topics, Write on sink and internal topics, and Create, Delete "
+        "and DescribeConfigs on topics prefixed with the application id"
+    ),
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "grant Read on the group whose name is the application id",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "grant Write and Describe on the transactional ids prefixed with the application id"
+    ),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant IdempotentWrite (and Create, for internal topics) on the cluster",
+    KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "grant the principal use of its delegation token",
+    KafkaError._AUTHENTICATION: "check the security.protocol, sasl.* and ssl.* settings",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "check the sasl.* settings and the broker's user list",
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: "check sasl.mechanism against the broker's enabled mechanisms",
+    KafkaError._SSL: "check the ssl.* settings and certificates",
+}
+
+
+def translate_code(
+    code: int, name: str, text: str, doing: str, *, fatal: bool = False, abortable: bool = False
+) -> KafkaException:
+    """The exception for one error number.
+
+    Args:
+        code: the number in the Kafka protocol, or librdkafka's negative one.
+        name: Kafka's name for it.
+        text: the client's own words.
+        doing: what was attempted, as the subject of a sentence ("creating topic t").
+        fatal: the client instance is of no more use.
+        abortable: the transaction must be aborted, the producer stays usable.
+    """
+    message = f"{doing} failed: {name}: {text}"
+    if code in FENCED_PRODUCER:
+        fenced = ProducerFencedException(f"{message}. A newer producer with the same transactional.id took over")
+        migrated = TaskMigratedException(f"{message}. This instance no longer owns its tasks; it will join anew")
+        migrated.__cause__ = fenced
+        return migrated
+    if code == KafkaError.FENCED_INSTANCE_ID:
+        return FencedInstanceIdException(
+            f"{message}. Another member uses the same group.instance.id; give every instance its own"
+        )
+    if code in STALE_MEMBER:
+        return TaskMigratedException(f"{message}. This member's generation is over; it will join anew")
+    if code in ACL_HINTS:
+        return AuthorizationException(f"{message}; {ACL_HINTS[code]}")
+    if code in TOO_OLD:
+        return UnsupportedVersionException(f"{message}. The brokers are too old for this; upgrade them")
+    if abortable:
+        return TransactionAbortableException(f"{message}. The transaction has to be aborted")
+    if code in TIMED_OUT and not fatal:
+        return TimeoutException(f"{message}. It may be tried again")
+    if code in OTHER_GROUP:
+        return StreamsException(
+            f"{message}. The group has members of another kind (a Java application, plain consumers, or another "
+            "group.protocol): stop them first, or use another application.id"
+        )
+    if code in MISSING_TOPIC:
+        return MissingSourceTopicException(f"{message}. Create the topic, or correct its name")
+    return StreamsException(f"{message}{' (fatal for this client)' if fatal else ''}")
+
+
+def translate(error: KafkaError | ClientException, doing: str) -> KafkaException:
+    """The exception for an error of ``confluent_kafka``; ``doing`` is the subject of the message."""
+    if isinstance(error, ClientException):
+        inner = error.args[0] if error.args else None
+        if not isinstance(inner, KafkaError):
+            return StreamsException(f"{doing} failed: {error}")
+        error = inner
+    return translate_code(
+        error.code(),
+        error.name(),
+        error.str(),
+        doing,
+        fatal=error.fatal(),
+        abortable=error.txn_requires_abort(),
+    )
+
+
+def translate_group_error(error: BaseException, doing: str) -> KafkaException:
+    """The exception for an error of ``kafka`` (kafka-python); one of ours is returned as it is."""
+    if isinstance(error, KafkaException):
+        return error
+    name = type(error).__name__
+    if isinstance(error, kp.BrokerResponseError):
+        response: Any = error
+        return translate_code(int(response.errno), str(response.message), str(response.description), doing)
+    if isinstance(error, kp.KafkaConfigurationError):
+        return ConfigException(f"{doing} failed: {error}")
+    if isinstance(error, (kp.KafkaTimeoutError, kp.RetriableError)):
+        return TimeoutException(f"{doing} failed: {name}: {error}. It may be tried again")
+    return StreamsException(f"{doing} failed: {name}: {error}")
+
+
+def translate_config_error(error: ClientException, client: str) -> KafkaException:
+    """The exception for a client that refused its configuration when it was made."""
+    inner = error.args[0] if error.args else None
+    if isinstance(inner, KafkaError) and inner.code() in (KafkaError._INVALID_ARG, KafkaError._NOT_CONFIGURED):
+        return ConfigException(f"the {client} refused its configuration: {inner.str()}")
+    return translate(error, f"making the {client}")

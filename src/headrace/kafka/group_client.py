@@ -1,0 +1,521 @@
+"""The one place that touches kafka-python beyond its errors: its group coordinator, network client and admin client.
+
+``BaseCoordinator`` and ``KafkaNetClient`` are half internal, so the version is pinned to one minor release and their
+use stays in this file, with its own tests (``tests/cluster/kafka/test_group_client.py``).
+
+Threads: ``GroupCoordinator`` runs on kafka-python's IO thread, which also runs the ``GroupListener``'s methods: they
+must return at once. The methods of ``GroupConnection`` belong to the stream thread; those that wait say so.
+
+Uses: kafka-python 3.0 ``coordinator/base.py``, ``net/compat.py``, ``net/manager.py``, ``net/selector.py``.
+"""
+
+# ruff: noqa: SLF001 - the use of half internal parts is what this file is for
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kafka import KafkaAdminClient as UntypedAdminClient
+from kafka import admin as untyped_admin
+from kafka.coordinator.base import BaseCoordinator
+from kafka.net.compat import KafkaNetClient as UntypedNetClient
+from kafka.protocol.consumer import group as untyped_group
+from kafka.protocol.consumer import metadata as untyped_metadata
+from kafka.structs import TopicPartition as UntypedPartition
+
+from headrace.assignment import GroupMember, MemberAssignment
+from headrace.errors import ConfigException, TimeoutException
+from headrace.kafka.errors import kp, translate_group_error
+from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+# kafka-python's annotations are partial and differ from what it does; here it is taken as untyped.
+_admin: Any = untyped_admin
+KafkaAdminClient: Any = UntypedAdminClient
+KafkaNetClient: Any = UntypedNetClient
+MemberToRemove: Any = _admin.MemberToRemove
+ClientPartition: Any = UntypedPartition
+OffsetCommitRequest: Any = untyped_group.OffsetCommitRequest
+LeaveGroupRequest: Any = untyped_group.LeaveGroupRequest
+ConsumerProtocolAssignment: Any = untyped_metadata.ConsumerProtocolAssignment
+ConsumerProtocolSubscription: Any = untyped_metadata.ConsumerProtocolSubscription
+
+PROTOCOL_NAME = "headrace"
+_SUBSCRIPTION_VERSION = 2  # owned partitions and generation
+_ASSIGNMENT_VERSION = 1
+_COMMIT_VERSION = 8  # by topic name; version 10 wants topic ids
+_RETRY_PAUSE_S = 0.05
+_LEAVE_TIMEOUT_MS = 5_000
+
+_CLIENT_SETTINGS: Mapping[str, str] = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+    "request.timeout.ms": "request_timeout_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+}
+
+
+def group_client_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """kafka-python's settings from librdkafka's: where the brokers are and how to prove who we are.
+
+    Settings that only concern records are left out.
+
+    Raises:
+        ConfigException: security that kafka-python has in another form (key stores, PEM text, OAuth by librdkafka).
+    """
+    for key in ("ssl.keystore.location", "ssl.key.pem", "ssl.certificate.pem", "ssl.ca.pem"):
+        if config.get(key):
+            raise ConfigException(
+                f"{key} is not available for the group connection; give PEM files by ssl.ca.location, "
+                "ssl.certificate.location and ssl.key.location"
+            )
+    result: dict[str, Any] = {}
+    for key, value in config.items():
+        name = _CLIENT_SETTINGS.get(key)
+        if name is not None and value is not None:
+            result[name] = value
+    if "bootstrap_servers" not in result:
+        raise ConfigException("bootstrap.servers is not set: name at least one broker as host:port")
+    if isinstance(result["bootstrap_servers"], str):
+        result["bootstrap_servers"] = [part.strip() for part in result["bootstrap_servers"].split(",") if part.strip()]
+    if "security_protocol" in result:
+        result["security_protocol"] = str(result["security_protocol"]).upper()
+    if str(config.get("ssl.endpoint.identification.algorithm", "https")).lower() in ("", "none"):
+        result["ssl_check_hostname"] = False
+    if str(result.get("sasl_mechanism", "")).upper() == "OAUTHBEARER":
+        raise ConfigException(
+            "sasl.mechanism OAUTHBEARER is not available for the group connection; use SCRAM or PLAIN"
+        )
+    return result
+
+
+class GroupSettings(NamedTuple):
+    """How to be a member; the timeouts are Kafka's, in ms."""
+
+    group_id: str
+    group_instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+
+
+class GroupListener(Protocol):
+    """What the coordinator asks and tells, on the IO thread: nothing here may block."""
+
+    def subscription(self) -> tuple[Sequence[str], bytes, Iterable[TopicPartition], int]:
+        """Topics, user data, owned partitions and the generation they are of, for a JoinGroup."""
+        ...
+
+    def perform_assignment(self, members: Sequence[GroupMember]) -> Mapping[str, MemberAssignment]:
+        """Every member's assignment; this member is the leader."""
+        ...
+
+    def joined(self, generation: int, assignment: MemberAssignment) -> None:
+        """A rebalance ended with this assignment."""
+        ...
+
+    def fell_out(self, reason: str) -> None:
+        """The generation is over: this member is none any more, or never was one."""
+        ...
+
+    def fenced(self) -> None:
+        """Another member took over this group instance id."""
+        ...
+
+
+class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python is untyped
+    """kafka-python's classic group member, with every decision handed to a listener."""
+
+    def __init__(self, client: Any, listener: GroupListener, **settings: Any) -> None:
+        super().__init__(client, **settings)  # pyright: ignore[reportUnknownMemberType]  # untyped base
+        self._listener = listener
+
+    def protocol_type(self) -> str:
+        """``consumer``, so that Kafka's tools read our subscriptions and assignments."""
+        return "consumer"
+
+    def group_protocols(self) -> list[tuple[str, bytes]]:
+        """Our one protocol with the standard consumer subscription."""
+        topics, user_data, owned, generation = self._listener.subscription()
+        by_topic = _by_topic(owned)
+        subscription = ConsumerProtocolSubscription(
+            version=_SUBSCRIPTION_VERSION,
+            topics=sorted(topics),
+            user_data=user_data,
+            owned_partitions=[
+                ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=partitions)
+                for topic, partitions in by_topic.items()
+            ],
+            generation_id=generation,
+        )
+        return [(PROTOCOL_NAME, subscription.encode())]
+
+    def _perform_assignment(self, leader_id: str, protocol: str, members: Sequence[Any]) -> dict[str, bytes]:
+        subscriptions = [_group_member(member) for member in members]
+        assignments = self._listener.perform_assignment(subscriptions)
+        return {member_id: encode_member_assignment(assignment) for member_id, assignment in assignments.items()}
+
+    async def _on_join_complete_async(
+        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
+    ) -> None:
+        self._listener.joined(generation, decode_member_assignment(member_assignment_bytes))
+
+    def reset_generation(self, member_id: str = "") -> None:
+        """Every way of falling out of the group passes here, whichever thread or response found it."""
+        super().reset_generation(member_id)
+        self._listener.fell_out("the group no longer has this member, or its generation is over")
+
+    def _handle_heartbeat_response(self, response: Any, send_time: float) -> None:
+        try:
+            super()._handle_heartbeat_response(response, send_time)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]  # untyped base
+        except kp.FencedInstanceIdError:
+            # The base class only stops the heartbeats and would go on as a stable member.
+            self._listener.fenced()
+            raise
+
+
+class GroupConnection:
+    """A coordinator with its network client and IO thread, as the stream thread uses it.
+
+    Args:
+        client_config: kafka-python's settings (``group_client_config``).
+        settings: of the group.
+        listener: see there.
+        connect_timeout_ms: for the first answer of a broker.
+
+    Raises:
+        TimeoutException: no broker answered in time.
+        AuthorizationException: the brokers refused the connection.
+    """
+
+    def __init__(
+        self,
+        client_config: Mapping[str, Any],
+        settings: GroupSettings,
+        listener: GroupListener,
+        connect_timeout_ms: int = 30_000,
+    ) -> None:
+        self._settings = settings
+        self._client: Any = KafkaNetClient(**client_config)
+        self._manager: Any = self._client._manager
+        self._client._net.start()
+        try:
+            self._manager.bootstrap(connect_timeout_ms)
+            self._coordinator: Any = GroupCoordinator(
+                self._client, listener, **settings._asdict(), api_version=self._manager.broker_version
+            )
+        except Exception as error:
+            self._stop()
+            raise translate_group_error(
+                error, f"connecting to {', '.join(client_config['bootstrap_servers'])}"
+            ) from error
+        self._join: Any = None
+        self._closed = False
+
+    def advance(self) -> None:
+        """Start a join if one is needed; raise what a finished one or the heartbeats failed with. Never waits."""
+        doing = f"joining group {self._settings.group_id}"
+        join = self._join
+        if join is not None and join.is_done:
+            self._join = None
+            if join.failed() and not isinstance(join.exception, kp.RetriableError):
+                raise translate_group_error(join.exception, doing) from join.exception
+        try:
+            self._coordinator.poll_heartbeat()
+        except Exception as error:
+            raise translate_group_error(error, f"heartbeat of group {self._settings.group_id}") from error
+        if self._join is None and self._coordinator.need_rejoin():
+            self._join = self._manager.call_soon(self._coordinator.ensure_active_group_async)
+
+    def note_poll(self) -> None:
+        """The stream thread is alive."""
+        self._coordinator.heartbeat.poll()
+
+    def request_rejoin(self) -> None:
+        """Join again at the next ``advance``."""
+        self._coordinator.request_rejoin()
+
+    def stable(self) -> bool:
+        """Joined, and no join under way."""
+        return bool(self._coordinator.stable())
+
+    def identity(self) -> GroupIdentity:
+        """The newest generation and member id, valid or not."""
+        with self._coordinator._lock:
+            generation = self._coordinator._generation
+            return GroupIdentity(
+                self._settings.group_id,
+                int(generation.generation_id),
+                str(generation.member_id),
+                self._settings.group_instance_id,
+            )
+
+    def commit(
+        self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float
+    ) -> None:
+        """Commit offsets as ``identity``; waits for the answer.
+
+        A moving coordinator is looked up again. ``REBALANCE_IN_PROGRESS`` (between JoinGroup and SyncGroup) is waited
+        out, with the generation asked for anew each time.
+
+        Raises:
+            TaskMigratedException, TimeoutException, AuthorizationException, StreamsException: see ``Membership``.
+        """
+        deadline = time.monotonic() + timeout_s
+        doing = f"committing offsets of group {self._settings.group_id} (generation {identity.generation})"
+        while True:
+            left_ms = max((deadline - time.monotonic()) * 1000, 1)
+            try:
+                self._manager.run(self._commit_once, identity, offsets, left_ms)
+            except (kp.RebalanceInProgressError, kp.RetriableError) as error:
+                if time.monotonic() + _RETRY_PAUSE_S >= deadline:
+                    raise TimeoutException(
+                        f"{doing}: no outcome within {timeout_s} s: {error}. It may be tried again"
+                    ) from error
+                threading.Event().wait(_RETRY_PAUSE_S)
+                if isinstance(error, kp.RebalanceInProgressError):
+                    newest = self.identity()
+                    if newest.generation < 0 or newest.member_id != identity.member_id:
+                        raise translate_group_error(error, doing) from error
+                    identity = newest
+            except kp.KafkaError as error:
+                if isinstance(error, (kp.UnknownMemberIdError, kp.IllegalGenerationError)):
+                    self._reset_if_still(identity, keep_id=isinstance(error, kp.IllegalGenerationError))
+                raise translate_group_error(error, doing) from error
+            else:
+                return
+
+    def leave(self, reason: str) -> None:
+        """Leave the group, static or not; waits up to 5 s for the answer, and ends the generation either way."""
+        identity = self.identity()
+        if identity.member_id:
+            try:
+                self._manager.run(self._leave_once, identity, reason)
+            except kp.KafkaError as error:
+                log.warning(
+                    "leaving group %s as %s failed (%s); its session runs out instead",
+                    identity.group_id,
+                    identity.member_id,
+                    error,
+                )
+        self._coordinator.reset_generation()
+
+    def close(self) -> None:
+        """Stop heartbeats and threads; the broker notices after the session timeout unless ``leave`` went before."""
+        if self._closed:
+            return
+        self._closed = True
+        self._coordinator._close_heartbeat()
+        self._stop()
+
+    def _reset_if_still(self, identity: GroupIdentity, *, keep_id: bool) -> None:
+        """Fall out of the group, unless a join brought another generation in the meantime."""
+        with self._coordinator._lock:
+            if self.identity() == identity:
+                self._coordinator.reset_generation(identity.member_id if keep_id else "")
+
+    def _stop(self) -> None:
+        # The IO thread first: what is closed after is then touched by one thread only.
+        self._client._net.stop(timeout_ms=_LEAVE_TIMEOUT_MS)
+        self._client.close()
+
+    async def _commit_once(
+        self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
+    ) -> None:
+        coordinator = self._coordinator
+        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=timeout_ms):
+            raise kp.CoordinatorNotAvailableError
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        partition_type = topic_type.OffsetCommitRequestPartition
+        by_topic: dict[str, list[Any]] = {}
+        for tp, entry in offsets.items():
+            by_topic.setdefault(tp.topic, []).append(
+                partition_type(
+                    partition_index=tp.partition,
+                    committed_offset=entry.offset,
+                    committed_leader_epoch=-1,
+                    committed_metadata=entry.metadata,
+                )
+            )
+        request = OffsetCommitRequest(
+            max_version=_COMMIT_VERSION,
+            group_id=identity.group_id,
+            generation_id_or_member_epoch=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=identity.group_instance_id,
+            topics=[topic_type(name=topic, partitions=partitions) for topic, partitions in by_topic.items()],
+        )
+        response = await self._manager.wait_for(
+            self._manager.send(request, node_id=coordinator.coordinator_id), timeout_ms
+        )
+        for topic, partitions in response.topics:
+            for partition, code in partitions:
+                error_type = kp.for_code(code)
+                if error_type is kp.NoError:
+                    continue
+                if error_type in (kp.NotCoordinatorError, kp.CoordinatorNotAvailableError):
+                    coordinator.coordinator_dead(error_type())
+                raise error_type(f"{topic}-{partition}")
+
+    async def _leave_once(self, identity: GroupIdentity, reason: str) -> None:
+        coordinator = self._coordinator
+        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=_LEAVE_TIMEOUT_MS):
+            raise kp.CoordinatorNotAvailableError
+        request = LeaveGroupRequest(
+            group_id=identity.group_id,
+            member_id=identity.member_id,
+            members=[
+                LeaveGroupRequest.MemberIdentity(
+                    member_id=identity.member_id, group_instance_id=identity.group_instance_id, reason=reason[:255]
+                )
+            ],
+        )
+        response = await self._manager.wait_for(
+            self._manager.send(request, node_id=coordinator.coordinator_id), _LEAVE_TIMEOUT_MS
+        )
+        for code in (response.error_code, *(member.error_code for member in response.members or ())):
+            error_type = kp.for_code(code)
+            if error_type is not kp.NoError:
+                raise error_type(identity.member_id)
+
+
+class GroupAdmin:
+    """Group and feature questions that librdkafka's admin client has no answer to. Each call waits.
+
+    Args:
+        client_config: kafka-python's settings (``group_client_config``).
+        timeout_ms: for the first connection and each request.
+    """
+
+    def __init__(self, client_config: Mapping[str, Any], timeout_ms: int) -> None:
+        settings = {**client_config, "request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms}
+        try:
+            self._admin: Any = KafkaAdminClient(**settings)
+        except Exception as error:
+            raise translate_group_error(
+                error, f"connecting to {', '.join(client_config['bootstrap_servers'])}"
+            ) from error
+
+    def groups(self) -> dict[str, tuple[str, str]]:
+        """Every group's ``(type, state)`` as the brokers name them, such as ``("streams", "Stable")``."""
+        try:
+            found = self._admin.list_groups()
+        except Exception as error:
+            raise translate_group_error(error, "listing groups") from error
+        return {
+            group["group_id"]: (str(group.get("group_type") or "classic").lower(), str(group.get("group_state") or ""))
+            for group in found
+        }
+
+    def remove_members(self, group_id: str, members: Iterable[tuple[str, str | None]], reason: str) -> None:
+        """Make these ``(member id, group instance id)`` leave."""
+        doing = f"removing members of group {group_id}"
+        leaving = [
+            MemberToRemove(
+                member_id=None if instance_id is not None else member_id,
+                group_instance_id=instance_id,
+                reason=reason,
+            )
+            for member_id, instance_id in members
+        ]
+        try:
+            outcome = self._admin.remove_group_members(group_id, leaving)
+        except Exception as error:
+            raise translate_group_error(error, doing) from error
+        for name, error_type in outcome.items():
+            if error_type not in (kp.NoError, kp.UnknownMemberIdError):
+                raise translate_group_error(error_type(), f"{doing} ({name})")
+
+    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
+        """Forget committed offsets; Kafka's error name by partition, None where it went well."""
+        try:
+            outcome = self._admin.delete_group_offsets(group_id, [ClientPartition(*tp) for tp in partitions])
+        except Exception as error:
+            raise translate_group_error(error, f"deleting offsets of group {group_id}") from error
+        return {
+            TopicPartition(tp.topic, tp.partition): None if error_type is kp.NoError else str(error_type.message)
+            for tp, error_type in outcome.items()
+        }
+
+    def features(self) -> dict[str, int]:
+        """The finalized level of each cluster feature, such as ``{"transaction.version": 2}``."""
+        try:
+            found = self._admin.describe_features()
+        except Exception as error:
+            raise translate_group_error(error, "describing the cluster's features") from error
+        return {name: int(entry["finalized"][1]) for name, entry in found.items() if "finalized" in entry}
+
+    def close(self) -> None:
+        """Free the connections."""
+        self._admin.close()
+
+
+def encode_member_assignment(assignment: MemberAssignment) -> bytes:
+    """Kafka's standard consumer assignment with our user data."""
+    return bytes(
+        ConsumerProtocolAssignment(
+            version=_ASSIGNMENT_VERSION,
+            assigned_partitions=[
+                ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=partitions)
+                for topic, partitions in _by_topic(assignment.partitions).items()
+            ],
+            user_data=assignment.user_data,
+        ).encode()
+    )
+
+
+def decode_member_assignment(data: bytes) -> MemberAssignment:
+    """The assignment of these bytes; none at all for no bytes (a member unknown to its leader)."""
+    if not data:
+        return MemberAssignment((), b"")
+    found = ConsumerProtocolAssignment.decode(data)
+    return MemberAssignment(
+        tuple(TopicPartition(tp.topic, tp.partition) for tp in found.partitions()), bytes(found.user_data or b"")
+    )
+
+
+def _group_member(member: Any) -> GroupMember:
+    found = ConsumerProtocolSubscription.decode(bytes(member.metadata))
+    owned = tuple(
+        TopicPartition(entry.topic, partition)
+        for entry in found.owned_partitions or ()
+        for partition in entry.partitions
+    )
+    generation = found.generation_id
+    return GroupMember(
+        str(member.member_id),
+        member.group_instance_id,
+        tuple(found.topics),
+        owned,
+        -1 if generation is None else int(generation),
+        bytes(found.user_data or b""),
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    result: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        result.setdefault(topic, []).append(partition)
+    return result

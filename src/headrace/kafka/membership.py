@@ -1,0 +1,137 @@
+"""Membership in a group: who this member is, which tasks it is given, which it has to give up.
+
+One protocol with a body per group protocol. Everything is called by one thread, the stream thread, which calls ``poll``
+in every round; joins, heartbeats and rebalances go on in the background and never stop it.
+
+What the stream thread owes the membership:
+
+* it handles the events of one ``poll`` in their order before it commits anything;
+* after a ``Revoked`` it commits and closes those tasks, then calls ``revoked`` with them: only then does the group give
+  them to others (and the membership joins again by itself);
+* after a ``Lost`` it closes every task without committing;
+* it calls ``poll`` (or ``note_poll``, when it has no time for events) at least every ``max.poll.interval.ms``, or the
+  member leaves and all is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.records import GroupIdentity, OffsetAndMetadata, TaskId, TopicPartition
+
+
+class Assigned(NamedTuple):
+    """A rebalance ended. Comes after each one, also when nothing was added.
+
+    Attributes:
+        tasks: newly given; start them.
+        partitions: newly given source partitions, those of ``tasks``.
+        all_tasks: everything that is this member's now, tasks being revoked not included.
+        user_data: the leader's own bytes (``assignment.wire``).
+        generation: of the group.
+    """
+
+    tasks: frozenset[TaskId]
+    partitions: frozenset[TopicPartition]
+    all_tasks: frozenset[TaskId]
+    user_data: bytes
+    generation: int
+
+
+class Revoked(NamedTuple):
+    """Commit and close these tasks, then call ``Membership.revoked``. They are still this member's until then."""
+
+    tasks: frozenset[TaskId]
+    partitions: frozenset[TopicPartition]
+
+
+class Lost(NamedTuple):
+    """This member fell out of the group: others may run its tasks already. Close all, commit nothing.
+
+    ``tasks`` and ``partitions`` are all that it had: those being revoked too, and those of an ``Assigned`` that was
+    never handed out. It joins again by itself.
+    """
+
+    tasks: frozenset[TaskId]
+    partitions: frozenset[TopicPartition]
+    reason: str
+
+
+MembershipEvent: TypeAlias = Assigned | Revoked | Lost
+
+
+class Membership(Protocol):
+    """See the module. Not thread-safe: one thread calls it."""
+
+    def start(self) -> None:
+        """Begin to join; after ``leave`` begin anew.
+
+        Raises:
+            TimeoutException: no broker reached.
+            AuthorizationException: the brokers refused the connection.
+        """
+        ...
+
+    def poll(self, now_ms: int) -> list[MembershipEvent]:
+        """What happened since the last call, in order; never blocks. Counts as ``note_poll``.
+
+        Args:
+            now_ms: the caller's clock, in ms; only differences matter.
+
+        Raises:
+            FencedInstanceIdException: another member uses this ``group.instance.id``.
+            AuthorizationException: Read on the group is missing.
+            StreamsException: the group cannot be joined; the message says why.
+        """
+        ...
+
+    def note_poll(self) -> None:
+        """Say that the stream thread is alive, as ``poll`` does."""
+        ...
+
+    def identity(self) -> GroupIdentity:
+        """Who this member is, for committing the offsets of tasks it owns. Valid also during a rebalance.
+
+        Raises:
+            TaskMigratedException: it is no member now, or has a ``Lost`` that ``poll`` has not handed out.
+        """
+        ...
+
+    def owned(self) -> frozenset[TaskId]:
+        """The tasks that this member tells the group it owns, those being revoked included."""
+        ...
+
+    def revoked(self, tasks: Iterable[TaskId]) -> None:
+        """These tasks of a ``Revoked`` are closed; when all are, the member joins again so that others get them."""
+        ...
+
+    def request_rejoin(self, reason: str) -> None:
+        """Start a rebalance at the next ``poll``; tasks go on meanwhile."""
+        ...
+
+    def rejoin_anew(self, reason: str) -> None:
+        """Leave and join as a new member, after a ``TaskMigratedException`` that the membership did not raise.
+
+        The next ``poll`` gives ``Lost``. Waits for the brokers' answer, at most a few seconds.
+        """
+        ...
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float = 60.0) -> None:
+        """Commit read positions as this member (at-least-once).
+
+        Raises:
+            TaskMigratedException: no member any more.
+            TimeoutException: no answer within ``timeout_s`` seconds; may be called again.
+        """
+        ...
+
+    def leave(self, reason: str) -> None:
+        """Leave the group now, static members too. ``identity`` is invalid from here on; ``start`` joins anew."""
+        ...
+
+    def close(self, leave_group: bool) -> None:
+        """Stop heartbeats and free the connections, leaving the group or letting the session run out."""
+        ...

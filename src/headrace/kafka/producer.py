@@ -1,0 +1,509 @@
+"""Writing records: one producer, transactional or plain idempotent, with its delivery errors kept.
+
+How a transaction goes: ``init_transactions`` once; the first send (or ``send_offsets``) begins one; ``flush`` waits
+for every acknowledgement, after which ``acked_offsets`` names the last offset of each tracked partition;
+``send_offsets`` puts the read positions in; ``commit_transaction``, or ``abort_transaction``.
+
+Invariants:
+
+* Every record has a delivery callback. It costs little, and it is the only way to say which topic failed: a failed
+  delivery makes the commit fail under exactly-once, but the commit's error names no record.
+* Offsets are only sent for a real member: the broker accepts generation -1 with an empty member id while the group
+  has members, which would let a zombie commit (see ``send_offsets``).
+* librdkafka writes timestamp 0 as "now" without a word; 1 ms is sent in its place, with one warning.
+"""
+
+# ruff: noqa: SLF001 - librdkafka names its local error codes with a leading underscore
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaException as ClientException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from headrace.errors import (
+    IllegalStateException,
+    KafkaException,
+    StreamsException,
+    TaskMigratedException,
+    TimeoutException,
+)
+from headrace.kafka.errors import (
+    CommitOutcomeUnknownException,
+    SendFailedException,
+    TransactionAbortableException,
+    translate,
+    translate_config_error,
+)
+from headrace.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.records import GroupIdentity, Headers, OffsetAndMetadata
+
+log = logging.getLogger(__name__)
+
+AckCallback: TypeAlias = Callable[[int, int, "KafkaException | None"], None]
+"""``(partition, offset, error)`` once a record is acknowledged; offset is -1 when ``error`` is not None."""
+
+_DEFAULTS: Mapping[str, Any] = {
+    "enable.idempotence": True,
+    "partitioner": "murmur2_random",
+    "retry.backoff.ms": 5,
+    "allow.auto.create.topics": False,
+}
+_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+_RETRY_PAUSE_S = 0.05
+_KEPT_FAILURES = 1000
+
+
+class SendFunction(Protocol):
+    """A send bound to one topic; positional arguments only."""
+
+    def __call__(
+        self,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None,
+        headers: Headers | None,
+        /,
+    ) -> None:
+        """Queue one record; see ``RecordProducer.send`` for what it may raise."""
+        ...
+
+
+class RecordProducer:
+    """A producer of raw records. Used by one thread.
+
+    Args:
+        config: librdkafka settings (dotted names). With ``transactional.id`` every record belongs to a transaction.
+        max_block_ms: longest wait of one send for room in the client's queue, in ms (Java's ``max.block.ms``).
+
+    Raises:
+        ConfigException: librdkafka does not know or allow a setting.
+    """
+
+    def __init__(self, config: Mapping[str, Any], max_block_ms: int = 60_000) -> None:
+        self._fatal: KafkaException | None = None
+        settings: dict[str, Any] = {**_DEFAULTS, **config, "error_cb": self._on_client_error}
+        self._transactional_id: str | None = settings.get("transactional.id") or None
+        self._max_block_s = max_block_ms / 1000
+        try:
+            # Any: the client's stub asks for headers of text or bytes in an invariant list, ours are bytes.
+            self._client: Any = Producer(settings, logger=log)
+        except ClientException as error:
+            raise translate_config_error(error, "producer") from error
+        self._initialised = self._transactional_id is None
+        # True when the next send has to begin a transaction first; read once per record.
+        self._begin_needed = self._transactional_id is not None
+        self._aborting = False
+        self._acked: dict[str, dict[int, int]] = {}
+        self._failures: list[SendFailedException | TaskMigratedException] = []
+        self._failure_count = 0
+        self._warned_zero = False
+        self._closed = False
+
+    @property
+    def transactional(self) -> bool:
+        """Whether records are written in transactions."""
+        return self._transactional_id is not None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction was begun and neither committed nor aborted."""
+        return self._transactional_id is not None and not self._begin_needed
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """Fence older producers of this transactional id and finish what they left open.
+
+        Raises:
+            TimeoutException: no answer in time; may be called again.
+            AuthorizationException: Write on the transactional id is missing.
+        """
+        self._retrying("initialising transactions", timeout_s, self._client.init_transactions, TimeoutException)
+        self._initialised = True
+
+    def send(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+        on_ack: AckCallback | None = None,
+    ) -> None:
+        """Queue one record, beginning a transaction if none is open.
+
+        Args:
+            topic: destination.
+            partition: None lets librdkafka choose by murmur2 of the key, at random for a null key.
+            key: bytes, or None.
+            value: bytes, or None (a tombstone).
+            timestamp: ms since the epoch; None is now. 0 is sent as 1 (see the module's text).
+            headers: in order, names may repeat, values may be None; None for no headers.
+            on_ack: called from a later ``poll``, ``flush`` or commit on this thread.
+
+        Raises:
+            SendFailedException: the record was refused on the spot, such as one above ``message.max.bytes``.
+            TimeoutException: the queue stayed full for ``max_block_ms``.
+            TaskMigratedException: this producer was fenced.
+            StreamsException: a negative timestamp.
+        """
+        if on_ack is None:
+            self._bound(topic, self._on_delivery)(partition, key, value, timestamp, headers)
+            return
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                on_ack(message.partition() or 0, message.offset() or 0, None)
+                return
+            failure = self._failed(error, message)
+            if failure is not None:
+                on_ack(-1 if message.partition() is None else int(message.partition() or 0), -1, failure)
+
+        self._bound(topic, delivered)(partition, key, value, timestamp, headers)
+
+    def send_tracked(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """As ``send``, and remember the offset it gets for ``acked_offsets`` (changelog records)."""
+        self._bound(topic, self._tracker(topic))(partition, key, value, timestamp, headers)
+
+    def bind_send(self, topic: str, tracked: bool = False) -> SendFunction:
+        """A faster ``send`` (or ``send_tracked``) for one topic: (partition, key, value, timestamp, headers)."""
+        return self._bound(topic, self._tracker(topic) if tracked else self._on_delivery)
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Take in acknowledgements that have arrived; call it in every round of the loop, else the queue fills."""
+        self._client.poll(timeout_s)
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until every record sent is acknowledged or has failed.
+
+        Raises:
+            TimeoutException: records are still on their way after ``timeout_s`` seconds.
+            SendFailedException: the first record that failed since the last ``take_failures`` or abort.
+            TaskMigratedException: this producer was fenced.
+        """
+        left = self._client.flush(timeout_s)
+        self.check()
+        if left:
+            raise TimeoutException(f"{left} records are not acknowledged after {timeout_s} s. It may be tried again")
+
+    def check(self) -> None:
+        """Raise the first delivery error, or the fatal error, there has been; cheap, asks nobody."""
+        if self._fatal is not None:
+            raise self._fatal
+        if self._failures:
+            raise self._failures[0]
+
+    def take_failures(self) -> list[SendFailedException | TaskMigratedException]:
+        """The failed records (the first thousand) since the last call, which are forgotten by this."""
+        failures, self._failures = self._failures, []
+        self._failure_count = 0
+        return failures
+
+    def acked_offsets(self) -> dict[TopicPartition, int]:
+        """The last acknowledged offset of every partition written by tracked sends; exact after ``flush``.
+
+        Kept through commits; offsets of an aborted transaction are forgotten by ``abort_transaction``.
+        """
+        return {
+            TopicPartition(topic, partition): offset
+            for topic, offsets in self._acked.items()
+            for partition, offset in offsets.items()
+        }
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupIdentity, timeout_s: float = 60.0
+    ) -> None:
+        """Put read positions into the transaction, to be committed with it.
+
+        Raises:
+            TaskMigratedException: ``group`` is no member (generation below 0, or no member id; refused here, as the
+                broker would accept it), its generation is over, or this producer was fenced.
+            TimeoutException: no answer in time; may be called again.
+            TransactionAbortableException: abort.
+        """
+        if self._transactional_id is None:
+            raise IllegalStateException("send_offsets needs a producer with a transactional.id")
+        metadata = group_metadata(group)
+        if not offsets:
+            return
+        if self._begin_needed:
+            self._begin()
+        positions = [
+            ClientPartition(tp.topic, tp.partition, entry.offset, metadata=entry.metadata)
+            for tp, entry in offsets.items()
+        ]
+        self._retrying(
+            f"adding offsets of group {group.group_id} to transaction {self._transactional_id}",
+            timeout_s,
+            lambda left: self._client.send_offsets_to_transaction(positions, metadata, left),
+            TimeoutException,
+        )
+
+    def commit_transaction(self, timeout_s: float = 60.0) -> None:
+        """Flush and commit; does nothing when no transaction was begun.
+
+        Raises:
+            CommitOutcomeUnknownException: no answer in time; call again, see there for what else.
+            TransactionAbortableException: abort; the message names the first record that failed, its cause.
+            TaskMigratedException: this producer was fenced.
+        """
+        if not self.in_transaction:
+            return
+        self._retrying(
+            f"committing transaction {self._transactional_id}",
+            timeout_s,
+            self._client.commit_transaction,
+            CommitOutcomeUnknownException,
+        )
+        self._begin_needed = True
+
+    def abort_transaction(self, timeout_s: float = 60.0) -> None:
+        """Drop everything sent since the transaction began, and the delivery errors with it.
+
+        Does nothing when no transaction was begun.
+
+        Raises:
+            TimeoutException: no answer in time; may be called again.
+            TaskMigratedException: this producer was fenced (the transaction is aborted by that).
+        """
+        if not self.in_transaction:
+            return
+        self._aborting = True
+        try:
+            self._retrying(
+                f"aborting transaction {self._transactional_id}",
+                timeout_s,
+                self._client.abort_transaction,
+                TimeoutException,
+            )
+        finally:
+            self._aborting = False
+        self._begin_needed = True
+        self._failures = []
+        self._failure_count = 0
+        for offsets in self._acked.values():
+            offsets.clear()
+
+    def close(self, timeout_s: float = 0.0) -> None:
+        """Free the client. Records still queued are waited for up to ``timeout_s`` seconds, then dropped.
+
+        An open transaction is left to the next owner's ``init_transactions`` or the broker's timeout: abort it first.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._aborting = True
+        if timeout_s > 0:
+            self._client.flush(timeout_s)
+        self._client.purge()
+        self._client.flush(1.0)
+
+    def _tracker(self, topic: str) -> Callable[[KafkaError | None, Message], None]:
+        offsets = self._acked.setdefault(topic, {})
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offsets[message.partition()] = message.offset()  # type: ignore[index,assignment]  # acknowledged: both known
+            else:
+                self._failed(error, message)
+
+        return delivered
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed(error, message)
+
+    def _bound(self, topic: str, delivered: Callable[[KafkaError | None, Message], None]) -> SendFunction:
+        produce = self._client.produce
+
+        def send(
+            partition: int | None,
+            key: bytes | None,
+            value: bytes | None,
+            timestamp: int | None,
+            headers: Headers | None,
+            /,
+        ) -> None:
+            if self._begin_needed:
+                self._begin()
+            if partition is None:
+                partition = -1
+            if timestamp is None:
+                timestamp = 0
+            elif timestamp <= 0:
+                timestamp = self._odd_timestamp(topic, timestamp)
+            try:
+                produce(topic, value, key, partition, None, delivered, timestamp, headers)
+            except BufferError:
+                self._await_room(topic, partition, key, value, timestamp, headers, delivered)
+            except ClientException as error:
+                raise self._refused(error, topic, partition, key) from error
+
+        return send
+
+    def _await_room(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers | None,
+        delivered: Callable[[KafkaError | None, Message], None],
+    ) -> None:
+        deadline = time.monotonic() + self._max_block_s
+        while True:
+            self._client.poll(_RETRY_PAUSE_S)
+            try:
+                self._client.produce(topic, value, key, partition, None, delivered, timestamp, headers)
+            except BufferError as full:
+                if time.monotonic() >= deadline:
+                    raise TimeoutException(
+                        f"sending to {topic}: the client's queue stayed full for {self._max_block_s} s "
+                        "(max.block.ms); the brokers take records slower than they are sent, or not at all"
+                    ) from full
+            except ClientException as error:
+                raise self._refused(error, topic, partition, key) from error
+            else:
+                return
+
+    def _refused(self, error: ClientException, topic: str, partition: int, key: bytes | None) -> KafkaException:
+        inner = error.args[0]
+        if inner.fatal() or inner.code() in (KafkaError._STATE, KafkaError._FATAL):
+            if self._fatal is not None:
+                return self._fatal
+            if self._failures:
+                return self._failures[0]
+            return translate(inner, f"sending to {topic}")
+        return _send_failed(inner, topic, partition, key)
+
+    def _odd_timestamp(self, topic: str, timestamp: int) -> int:
+        if timestamp < 0:
+            raise StreamsException(
+                f"sending to {topic}: timestamp {timestamp} is negative; a record's timestamp is 0 or more"
+            )
+        if not self._warned_zero:
+            self._warned_zero = True
+            log.warning(
+                "a record to %s has timestamp 0, which the client library would replace by the present time; "
+                "it is sent with timestamp 1 ms. Said once",
+                topic,
+            )
+        return 1
+
+    def _begin(self) -> None:
+        if not self._initialised:
+            raise IllegalStateException("init_transactions has to be called before the first record is sent")
+        try:
+            self._client.begin_transaction()
+        except ClientException as error:
+            raise self._fatal or translate(error, f"beginning transaction {self._transactional_id}") from error
+        self._begin_needed = False
+
+    def _failed(self, error: KafkaError, message: Message) -> SendFailedException | TaskMigratedException | None:
+        if self._aborting and error.code() in _PURGED:
+            return None
+        failure = _send_failed(
+            error,
+            message.topic() or "",
+            -1 if message.partition() is None else int(message.partition() or 0),
+            message.key(),
+        )
+        self._failure_count += 1
+        if len(self._failures) < _KEPT_FAILURES:
+            self._failures.append(failure)
+        return failure
+
+    def _retrying(
+        self, doing: str, timeout_s: float, attempt: Callable[[float], None], late: type[TimeoutException]
+    ) -> None:
+        """Run a transactional call, again while its error is retriable, until the deadline; raise ``late`` then."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                attempt(max(deadline - time.monotonic(), 0.001))
+            except ClientException as error:
+                inner = error.args[0]
+                if inner.retriable():
+                    if time.monotonic() + _RETRY_PAUSE_S < deadline:
+                        time.sleep(_RETRY_PAUSE_S)
+                        continue
+                    raise late(f"{doing}: no outcome within {timeout_s} s: {inner.name()}: {inner.str()}") from error
+                raise self._transaction_error(inner, doing) from error
+            else:
+                return
+
+    def _transaction_error(self, error: KafkaError, doing: str) -> KafkaException:
+        mapped = translate(error, doing)
+        first = self._failures[0] if self._failures else None
+        if isinstance(first, TaskMigratedException) and not isinstance(mapped, TaskMigratedException):
+            return first
+        if first is not None and isinstance(mapped, TransactionAbortableException):
+            mapped = TransactionAbortableException(f"{mapped}; first of {self._failure_count} failed records: {first}")
+            mapped.__cause__ = first
+        if error.fatal():
+            self._fatal = mapped
+        return mapped
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        if error.fatal() or error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
+            self._fatal = translate(error, f"producer {self._transactional_id or ''}".rstrip())
+        else:
+            log.warning("producer: %s: %s", error.name(), error.str())
+
+
+def group_metadata(group: GroupIdentity) -> bytes:
+    r"""The group metadata that librdkafka takes with offsets, built by hand for a membership that is not its own.
+
+    Layout (librdkafka 2.x, ``CGMDv2``): ``b"CGMDv2:"``, generation as little-endian int32, group id and a zero byte,
+    then for a dynamic member its id, a zero byte and ``\x01``; for a static one its id, a zero byte, ``\x00``,
+    the group instance id and a zero byte.
+
+    Raises:
+        TaskMigratedException: generation below 0 or no member id. The broker takes such a commit for one from
+            outside any group and lets it through, so a zombie is stopped here or nowhere.
+    """
+    if group.generation < 0 or not group.member_id:
+        raise TaskMigratedException(
+            f"group {group.group_id}: offsets of a member without generation or id (generation {group.generation}, "
+            f"member '{group.member_id}') are not committed; its tasks belong to others by now"
+        )
+    head = b"CGMDv2:" + group.generation.to_bytes(4, "little") + group.group_id.encode() + b"\0"
+    member = group.member_id.encode() + b"\0"
+    if group.group_instance_id is None:
+        return head + member + b"\x01"
+    return head + member + b"\x00" + group.group_instance_id.encode() + b"\0"
+
+
+def _send_failed(
+    error: KafkaError, topic: str, partition: int, key: bytes | None
+) -> SendFailedException | TaskMigratedException:
+    where = topic if partition < 0 else f"{topic}-{partition}"
+    size = "no key" if key is None else f"a key of {len(key)} bytes"
+    mapped = translate(error, f"writing a record with {size} to {where}")
+    if isinstance(mapped, TaskMigratedException):
+        return mapped
+    failed = SendFailedException(
+        str(mapped), topic, partition, -1 if key is None else len(key), error.name(), error.retriable()
+    )
+    failed.__cause__ = mapped
+    return failed
