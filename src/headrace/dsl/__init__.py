@@ -1,0 +1,7 @@
+"""The DSL: fluent handles record a logical graph, named passes rewrite it, and it is lowered to a topology."""
+
+from headrace.dsl.builder import StreamsBuilder as StreamsBuilder
+from headrace.dsl.grouped import KGroupedStream as KGroupedStream
+from headrace.dsl.kstream import BranchedKStream as BranchedKStream
+from headrace.dsl.kstream import KStream as KStream
+from headrace.dsl.ktable import KTable as KTable

@@ -1,0 +1,167 @@
+"""Where the DSL begins. Sources: ``org.apache.kafka.streams.StreamsBuilder``, ``InternalStreamsBuilder`` (4.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headrace import naming
+from headrace.api.options import Consumed
+from headrace.dsl.graph import ROOT, StateStore, Store, StreamSource, TableSource
+from headrace.dsl.kstream import KStream
+from headrace.dsl.ktable import KTable
+from headrace.dsl.lowering import lower
+from headrace.dsl.passes import PASSES
+from headrace.dsl.place import Place, Scope
+from headrace.errors import ConfigException, TopologyException
+from headrace.state.builders import StoreType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.api.options import Materialized
+    from headrace.state.builders import StoreBuilder
+    from headrace.topology import Topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_SUPPLIERS_KEY: Final = "dsl.store.suppliers.class"
+_SUPPLIERS: Final = {
+    "InMemoryDslStoreSuppliers": StoreType.IN_MEMORY,
+    "RocksDBDslStoreSuppliers": StoreType.ROCKS_DB,
+}
+_DEFAULT_STORE_KEY: Final = "default.dsl.store"
+
+
+class StreamsBuilder:
+    """Describes an application's topology by the operations on its streams and tables.
+
+    Args:
+        config: Settings that shape the topology, by Kafka's dotted names: ``dsl.store.suppliers.class`` or
+            ``default.dsl.store`` choose the body of stores for which no other is chosen. Those given to :meth:`build`
+            go over them.
+
+    Example:
+        >>> from headrace.dsl import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").filter(lambda key, value: value is not None).to("kept")
+        >>> print(builder.build().describe())  # doctest: +NORMALIZE_WHITESPACE
+        Topologies:
+           Sub-topology: 0
+            Source: KSTREAM-SOURCE-0000000000 (topics: [lines])
+              --> KSTREAM-FILTER-0000000001
+            Processor: KSTREAM-FILTER-0000000001 (stores: [])
+              --> KSTREAM-SINK-0000000002
+              <-- KSTREAM-SOURCE-0000000000
+            Sink: KSTREAM-SINK-0000000002 (topic: kept)
+              <-- KSTREAM-FILTER-0000000001
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self._config = dict(config or {})
+        self._scope = Scope()
+
+    def stream(self, topics: str | Iterable[str], consumed: Consumed[K, V] | None = None) -> KStream[K, V]:
+        """Read one or several topics as a stream.
+
+        Reading the same topics twice gives two handles of one source.
+
+        Args:
+            topics: A topic's name, or several.
+            consumed: Serdes, timestamp extractor, reset policy, name of the node.
+
+        Raises:
+            TopologyException: There is no topic, or its name is not allowed.
+        """
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        if not names:
+            raise TopologyException("a stream needs at least one topic")
+        for topic in names:
+            naming.validate_name(topic)
+        how = Consumed[K, V]() if consumed is None else consumed
+        name = self._scope.node_name(how.name, naming.SOURCE)
+        node = self._scope.graph.add((ROOT,), name, StreamSource(names, how))
+        return KStream(self._place(node, name, name, how))
+
+    def table(
+        self,
+        topic: str,
+        consumed: Consumed[K, V] | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """Read a topic as a table: each record is the new row of its key, None deletes it, no key is dropped.
+
+        Args:
+            topic: Name of the topic.
+            consumed: Serdes, also of the store; timestamp extractor, reset policy, name.
+            materialized: The store. Without a name it is only made when the table's rows are looked up. Its serdes
+                count only where ``consumed`` is not given.
+
+        Raises:
+            TopologyException: The topic's name is not allowed.
+        """
+        naming.validate_name(topic)
+        scope = self._scope
+        if consumed is not None:
+            how = consumed
+            if materialized is not None:
+                materialized = materialized.with_key_serde(how.key_serde).with_value_serde(how.value_serde)
+        elif materialized is not None:
+            how = Consumed(materialized.key_serde, materialized.value_serde)
+        else:
+            how = Consumed[K, V]()
+        store: Store = scope.store(materialized, f"{topic}-", how.key_serde, how.value_serde)
+        source = scope.node_name(None if how.name is None else naming.table_source(how.name), naming.SOURCE)
+        name = scope.node_name(how.name, naming.TABLE_SOURCE)
+        is_named = store.materialized.store_name is not None
+        node = scope.graph.add((ROOT,), name, TableSource(source, topic, how, store, stored=is_named))
+        return KTable(self._place(node, name, source, how), store)
+
+    def add_state_store(self, builder: StoreBuilder[Any, Any]) -> StreamsBuilder:
+        """Add a store, to be named where a processor uses it. Gives this builder."""
+        self._scope.graph.add((ROOT,), builder.name, StateStore(builder))
+        return self
+
+    def build(self, config: Mapping[str, Any] | None = None) -> Topology:
+        """The topology of all that was described.
+
+        Args:
+            config: Settings that shape the topology, see the class.
+
+        Raises:
+            TopologyException: Two nodes or stores have one name, a topic is read by two sources, or a store that a
+                processor names is missing.
+            ConfigException: A setting's value is not allowed.
+        """
+        graph = self._scope.graph.copy()
+        for _, rewrite in PASSES:
+            rewrite(graph)
+        return lower(graph, self._scope.copartitioned, _default_store_type({**self._config, **(config or {})}))
+
+    def _place(self, node: int, name: str, source: str, how: Consumed[Any, Any]) -> Place:
+        return Place(
+            self._scope, node, name, how.key_serde, how.value_serde, sources=frozenset({source}), repartition=False
+        )
+
+
+def _default_store_type(config: Mapping[str, Any]) -> StoreType:
+    suppliers = config.get(_SUPPLIERS_KEY)
+    if isinstance(suppliers, StoreType):
+        return suppliers
+    if suppliers is not None:
+        # both Java's nested class and a dotted or plain name end with the class's own name
+        short = str(suppliers).replace("$", ".").replace(":", ".").rpartition(".")[2]
+        if short not in _SUPPLIERS:
+            raise ConfigException(
+                f"{_SUPPLIERS_KEY}={suppliers} is not known; allowed are the class names {' and '.join(_SUPPLIERS)}"
+            )
+        return _SUPPLIERS[short]
+    name = config.get(_DEFAULT_STORE_KEY)
+    if name is None:
+        return StoreType.ROCKS_DB
+    for store_type in StoreType:
+        if name in {store_type, store_type.value}:
+            return store_type
+    raise ConfigException(
+        f"{_DEFAULT_STORE_KEY}={name} is not allowed; it must be one of {', '.join(t.value for t in StoreType)}"
+    )

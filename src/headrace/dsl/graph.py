@@ -1,0 +1,170 @@
+"""The logical graph that the DSL records: what was asked for, before it is lowered to nodes, topics and stores.
+
+Nodes hold frozen data; an operation that learns something later (a split that gets one more branch, a table that turns
+out to be looked up) gives its node new data. The graph is copied before it is rewritten and lowered, so that a builder
+may be built more than once. Source: ``kstream.internals.graph`` (4.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.api.engine import Operator
+    from headrace.api.options import Consumed, Materialized
+    from headrace.api.serde import Serde
+    from headrace.naming import RepartitionNames
+    from headrace.partitioning import StreamPartitioner
+    from headrace.state.builders import AnyStoreBuilder
+
+ROOT: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store of the DSL: what the user said, under its final name and with the serdes that it inherits."""
+
+    name: str
+    materialized: Materialized[Any, Any]
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Where every source hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """Topics read as a stream."""
+
+    topics: tuple[str, ...]
+    consumed: Consumed[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A topic read as a table. ``stored`` once its rows are needed."""
+
+    source_name: str
+    topic: str
+    consumed: Consumed[Any, Any]
+    store: Store
+    stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamToTable:
+    """A stream that becomes a table. ``stored`` once its rows are needed."""
+
+    store: Store
+    stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """An operator, with a store of its own or the names of stores that exist."""
+
+    operator: Operator
+    store: Store | None = None
+    store_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Predicates of branches; None is the default branch."""
+
+    predicates: tuple[Callable[[Any, Any], bool] | None, ...]
+    child_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """A way through an internal topic. ``null_keys``: records without a key go through it too."""
+
+    names: RepartitionNames
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+    partitioner: StreamPartitioner[Any, Any] | None = None
+    partitions: int | None = None
+    null_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A topic that is written."""
+
+    topic: str
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+    partitioner: StreamPartitioner[Any, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateStore:
+    """A store for processors."""
+
+    builder: AnyStoreBuilder
+
+
+NodeData: TypeAlias = "Root | StreamSource | TableSource | StreamToTable | Process | Split | Repartition | Sink | StateStore"
+
+
+@dataclass(slots=True)
+class Node:
+    """A place in the graph. Edges are in the order in which they were made."""
+
+    name: str
+    data: NodeData
+    priority: int
+    takes_null_keys: bool = False
+    """A left join, which gives a result for a record without a key (KIP-962)."""
+    parents: list[int] = field(default_factory=lambda: list[int]())
+    children: list[int] = field(default_factory=lambda: list[int]())
+
+
+class Graph:
+    """Nodes by number. Number 0 is the root."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {ROOT: Node("root", Root(), -1)}
+        self._edges = 0
+
+    def add(self, parents: tuple[int, ...], name: str, data: NodeData, *, takes_null_keys: bool = False) -> int:
+        """A new node below its parents; gives its number."""
+        number = len(self.nodes)
+        self.nodes[number] = Node(name, data, 0, takes_null_keys)
+        for parent in parents:
+            self.connect(parent, number)
+        return number
+
+    def connect(self, parent: int, child: int) -> None:
+        """An edge. As in Java, it moves the child behind all that was made before in the order of lowering."""
+        self.attach(parent, child)
+        self.nodes[child].priority = self._edges
+        self._edges += 1
+
+    def attach(self, parent: int, child: int) -> None:
+        """An edge that leaves the order as it is."""
+        if child not in self.nodes[parent].children:
+            self.nodes[parent].children.append(child)
+            self.nodes[child].parents.append(parent)
+
+    def detach(self, parent: int, child: int) -> None:
+        """Remove an edge."""
+        self.nodes[parent].children.remove(child)
+        self.nodes[child].parents.remove(parent)
+
+    def copy(self) -> Graph:
+        """The same graph, to be rewritten apart from this one."""
+        other = Graph()
+        other.nodes = {
+            number: Node(n.name, n.data, n.priority, n.takes_null_keys, list(n.parents), list(n.children))
+            for number, n in self.nodes.items()
+        }
+        other._edges = self._edges
+        return other

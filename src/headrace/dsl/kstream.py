@@ -1,0 +1,396 @@
+"""The handle of a stream of records, and that of a split one. Source: ``kstream.internals.KStreamImpl`` (4.4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from headrace import naming
+from headrace.api.options import Branched, Grouped, Joined, Produced, Repartitioned
+from headrace.dsl.graph import Process, Sink, Split, StreamToTable
+from headrace.dsl.grouped import KGroupedStream
+from headrace.dsl.ktable import KTable
+from headrace.processors.joins import StreamTableJoin
+from headrace.processors.papi import UserFixedKeyProcessor, UserProcessor
+from headrace.processors.stateless import (
+    PassThrough,
+    StreamFilter,
+    StreamFlatMap,
+    StreamFlatMapValues,
+    StreamForeach,
+    StreamMap,
+    StreamMapValues,
+    StreamPeek,
+    StreamSelectKey,
+)
+from headrace.topology.topology import check_supplier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headrace.api.options import Materialized, Named
+    from headrace.api.processor import FixedKeyProcessor, Processor
+    from headrace.dsl.place import Place
+
+K = TypeVar("K")
+V = TypeVar("V")
+KR = TypeVar("KR")
+VR = TypeVar("VR")
+VO = TypeVar("VO")
+
+
+class KStream(Generic[K, V]):
+    """A stream of records with keys ``K`` and values ``V``. Made by :class:`~headrace.dsl.StreamsBuilder`.
+
+    An operation that gives another key marks the stream: the next grouping, join or table goes through a repartition
+    topic, so that records of one key meet in one task.
+
+    Attributes:
+        at: Where it stands in the logical graph (for the library's own use).
+    """
+
+    def __init__(self, at: Place) -> None:
+        self.at = at
+
+    # one record at a time
+
+    def filter(self, predicate: Callable[[K, V], bool], named: Named | None = None) -> KStream[K, V]:
+        """Only the records for which ``predicate(key, value)`` holds."""
+        return KStream(self.at.add_operator(named, naming.FILTER, StreamFilter(predicate, negate=False)))
+
+    def filter_not(self, predicate: Callable[[K, V], bool], named: Named | None = None) -> KStream[K, V]:
+        """Only the records for which ``predicate(key, value)`` does not hold."""
+        return KStream(self.at.add_operator(named, naming.FILTER, StreamFilter(predicate, negate=True)))
+
+    def select_key(self, mapper: Callable[[K, V], KR], named: Named | None = None) -> KStream[KR, V]:
+        """Another key: ``mapper(key, value)``."""
+        return KStream(self.at.add_operator(named, naming.KEY_SELECT, StreamSelectKey(mapper)).new_key())
+
+    def map(self, mapper: Callable[[K, V], tuple[KR, VR]], named: Named | None = None) -> KStream[KR, VR]:
+        """Another key and value: ``mapper(key, value)`` gives both as a tuple."""
+        return KStream(self.at.add_operator(named, naming.MAP, StreamMap(mapper)).new_key().new_value())
+
+    @overload
+    def map_values(
+        self, mapper: Callable[[V], VR], named: Named | None = None, *, with_key: Literal[False] = False
+    ) -> KStream[K, VR]: ...
+    @overload
+    def map_values(
+        self, mapper: Callable[[K, V], VR], named: Named | None = None, *, with_key: Literal[True]
+    ) -> KStream[K, VR]: ...
+    def map_values(
+        self, mapper: Callable[..., Any], named: Named | None = None, *, with_key: bool = False
+    ) -> KStream[K, Any]:
+        """Another value: ``mapper(value)``, or ``mapper(key, value)`` with ``with_key=True``. The key stays."""
+        return KStream(self.at.add_operator(named, naming.MAP_VALUES, StreamMapValues(mapper, with_key)).new_value())
+
+    def flat_map(
+        self, mapper: Callable[[K, V], Iterable[tuple[KR, VR]]], named: Named | None = None
+    ) -> KStream[KR, VR]:
+        """Any number of new records: ``mapper(key, value)`` gives ``(key, value)`` tuples."""
+        return KStream(self.at.add_operator(named, naming.FLAT_MAP, StreamFlatMap(mapper)).new_key().new_value())
+
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[VR]], named: Named | None = None, *, with_key: Literal[False] = False
+    ) -> KStream[K, VR]: ...
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[K, V], Iterable[VR]], named: Named | None = None, *, with_key: Literal[True]
+    ) -> KStream[K, VR]: ...
+    def flat_map_values(
+        self, mapper: Callable[..., Iterable[Any]], named: Named | None = None, *, with_key: bool = False
+    ) -> KStream[K, Any]:
+        """Any number of values under the same key: ``mapper(value)``, or ``mapper(key, value)`` with ``with_key``."""
+        operator = StreamFlatMapValues(mapper, with_key)
+        return KStream(self.at.add_operator(named, naming.FLAT_MAP_VALUES, operator).new_value())
+
+    def peek(self, action: Callable[[K, V], object], named: Named | None = None) -> KStream[K, V]:
+        """Call ``action(key, value)`` for each record and pass it on as it is."""
+        return KStream(self.at.add_operator(named, naming.PEEK, StreamPeek(action)))
+
+    def for_each(self, action: Callable[[K, V], object], named: Named | None = None) -> None:
+        """Call ``action(key, value)`` for each record. Nothing follows it. (Java's ``foreach``.)"""
+        self.at.add_operator(named, naming.FOREACH, StreamForeach(action))
+
+    # streams apart and together
+
+    def merge(self, other: KStream[K, V], named: Named | None = None) -> KStream[K, V]:
+        """The records of both streams, in no particular order between them. Serdes are not inherited."""
+        at, scope = self.at, self.at.scope
+        name = scope.node_name(None if named is None else named.name, naming.MERGE)
+        return KStream(
+            replace(
+                at,
+                node=scope.graph.add((at.node, other.at.node), name, Process(PassThrough())),
+                name=name,
+                key_serde=None,
+                value_serde=None,
+                sources=at.sources | other.at.sources,
+                repartition=at.repartition or other.at.repartition,
+            )
+        )
+
+    def split(self, named: Named | None = None) -> BranchedKStream[K, V]:
+        """Begin to split the stream: each record goes to the first branch whose predicate holds.
+
+        Args:
+            named: Prefix of the branches' names.
+        """
+        return BranchedKStream(self.at, named)
+
+    # topics
+
+    def to(self, topic: str, produced: Produced[K, V] | None = None) -> None:
+        """Write the records to a topic. It is not created.
+
+        Args:
+            topic: Name of the topic.
+            produced: Serdes (else the stream's own), partitioner, name of the node.
+        """
+        how = Produced[K, V]() if produced is None else produced
+        at = self.at
+        name = at.scope.node_name(how.name, naming.SINK)
+        sink = Sink(topic, how.key_serde or at.key_serde, how.value_serde or at.value_serde, how.partitioner)
+        at.add(name, sink)
+
+    def repartition(self, repartitioned: Repartitioned[K, V] | None = None) -> KStream[K, V]:
+        """Write the records to an internal topic and read them back, by their key's partition.
+
+        Args:
+            repartitioned: Name, serdes, partitioner and partition count of the topic.
+        """
+        how = Repartitioned[K, V]() if repartitioned is None else repartitioned
+        at = self.at
+        base = at.scope.names.processor(naming.REPARTITION) if how.name is None else how.name
+        names = naming.repartition_names(at.scope.names, base)
+        value_serde = how.value_serde or at.value_serde
+        place = at.through_topic(names, how.key_serde, value_serde, how.partitioner, how.number_of_partitions)
+        # the topic is read and written with the given key serde only; what follows inherits as usual
+        return KStream(replace(place, key_serde=how.key_serde or at.key_serde))
+
+    # tables and groups
+
+    def to_table(
+        self, named: Named | None = None, materialized: Materialized[K, V] | None = None
+    ) -> KTable[K, V]:
+        """The stream read as a table: each record is the new row of its key, None deletes it.
+
+        Args:
+            named: Name of the node, and base name of the repartition topic where one is needed.
+            materialized: The store. Without a name it is only made when the table's rows are looked up.
+        """
+        at, scope = self.at, self.at.scope
+        name = scope.node_name(None if named is None else named.name, naming.TO_TABLE)
+        inherited = (at.key_serde, at.value_serde) if materialized is None else (None, None)
+        store = scope.store(materialized, naming.TO_TABLE, *inherited)
+        key_serde, value_serde = store.key_serde or at.key_serde, store.value_serde or at.value_serde
+        if at.repartition:
+            at = at.through_topic(naming.repartition_names(scope.names, name), key_serde, value_serde)
+        is_named = store.materialized.store_name is not None
+        at = at.add(name, StreamToTable(store, stored=is_named))
+        return KTable(replace(at, key_serde=key_serde, value_serde=value_serde), store)
+
+    def group_by_key(self, grouped: Grouped[K, V] | None = None) -> KGroupedStream[K, V]:
+        """Group by the key as it is.
+
+        Args:
+            grouped: Serdes and the repartition topic's name; without it the stream's own serdes.
+        """
+        how = Grouped(self.at.key_serde, self.at.value_serde) if grouped is None else grouped
+        return KGroupedStream(self.at, how)
+
+    def group_by(
+        self, key_selector: Callable[[K, V], KR], grouped: Grouped[KR, V] | None = None
+    ) -> KGroupedStream[KR, V]:
+        """Group by another key: ``key_selector(key, value)``.
+
+        Args:
+            key_selector: Gives the key. Records for which it gives None are dropped.
+            grouped: Serdes and name; without it the default key serde and the stream's own value serde.
+        """
+        how = Grouped[KR, V](value_serde=self.at.value_serde) if grouped is None else grouped
+        name = self.at.scope.node_name(how.name, naming.KEY_SELECT)
+        return KGroupedStream(self.at.add(name, Process(StreamSelectKey(key_selector))).new_key(), how)
+
+    # joins
+
+    @overload
+    def join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[[V, VO], VR],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[[K, V, VO], VR],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KStream[K, VR]: ...
+    def join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[..., Any],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: bool = False,
+    ) -> KStream[K, Any]:
+        """Look each record's key up in a table; records without a row give nothing.
+
+        The topics of both sides need one partition count. Changes of the table give no results.
+
+        Args:
+            table: The table.
+            joiner: ``(value, row)``, or ``(key, value, row)`` with ``with_key=True``, to the result's value.
+            joined: Serdes, and the name of the node and of the repartition topic.
+            with_key: The joiner takes the key too.
+        """
+        return self._join(table, joiner, joined, left=False, with_key=with_key)
+
+    @overload
+    def left_join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[[V, VO | None], VR],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[[K, V, VO | None], VR],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KStream[K, VR]: ...
+    def left_join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[..., Any],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: bool = False,
+    ) -> KStream[K, Any]:
+        """As :meth:`join`, but a record without a row, or without a key, is joined with None."""
+        return self._join(table, joiner, joined, left=True, with_key=with_key)
+
+    def _join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[..., Any],
+        joined: Joined[K, V, VO] | None,
+        *,
+        left: bool,
+        with_key: bool,
+    ) -> KStream[K, Any]:
+        how = Joined[K, V, VO]() if joined is None else joined
+        at, scope = self.at, self.at.scope
+        if at.repartition:
+            names = naming.repartition_names(scope.names, how.name or at.name)
+            at = at.through_topic(names, how.key_serde or at.key_serde, how.value_serde or at.value_serde)
+        sources = at.sources | table.at.sources
+        scope.copartitioned.append(sources)
+        name = scope.node_name(how.name, naming.LEFT_JOIN if left else naming.JOIN)
+        store = table.keep_rows()
+        operator = StreamTableJoin(store, joiner, left, with_key)
+        at = at.add(name, Process(operator, store_names=(store,)), takes_null_keys=left)
+        key_serde = how.key_serde or at.key_serde
+        return KStream(replace(at, key_serde=key_serde, value_serde=None, sources=sources, repartition=False))
+
+    # Processor API
+
+    def process(
+        self, supplier: Callable[[], Processor[K, V, KR, VR]], *store_names: str, named: Named | None = None
+    ) -> KStream[KR, VR]:
+        """Hand the records to a processor, which may forward anything.
+
+        The result counts as having another key; the processor itself sees the records as they come, without a
+        repartition before it.
+
+        Args:
+            supplier: Makes a new processor at each call: one is made for every task.
+            store_names: Stores that it uses.
+            named: Name of the node.
+
+        Raises:
+            TopologyException: The supplier gave the same object twice.
+        """
+        name = self._processor_name(named, naming.PROCESSOR)
+        check_supplier(name, supplier)
+        data = Process(UserProcessor(supplier), store_names=store_names)
+        return KStream(self.at.add(name, data).new_key().new_value())
+
+    def process_values(
+        self, supplier: Callable[[], FixedKeyProcessor[K, V, VR]], *store_names: str, named: Named | None = None
+    ) -> KStream[K, VR]:
+        """As :meth:`process`, with a processor that cannot change the key: no repartition follows."""
+        name = self._processor_name(named, naming.PROCESS_VALUES)
+        check_supplier(name, supplier)
+        data = Process(UserFixedKeyProcessor(supplier), store_names=store_names)
+        return KStream(self.at.add(name, data).new_value())
+
+    def _processor_name(self, named: Named | None, prefix: str) -> str:
+        # unlike other operations, these take no number when they are named
+        return self.at.scope.names.processor(prefix) if named is None else named.name
+
+
+class BranchedKStream(Generic[K, V]):
+    """A stream that is being split. End with :meth:`default_branch` or :meth:`no_default_branch`.
+
+    Both give a map of the branches' streams. Its keys, also the nodes' names, are the split's name followed by the
+    branch's own; a branch without a name has its number from 1 on, the default branch 0.
+    """
+
+    def __init__(self, at: Place, named: Named | None) -> None:
+        self._source = at
+        name = at.scope.node_name(None if named is None else named.name, naming.BRANCH)
+        self._split = at.add(name, Split((), ()))
+        self._branches: dict[str, KStream[K, V]] = {}
+
+    def branch(
+        self, predicate: Callable[[K, V], bool], branched: Branched[KStream[K, V]] | None = None
+    ) -> BranchedKStream[K, V]:
+        """One more branch, of the records for which ``predicate(key, value)`` holds and no earlier one's did."""
+        self._add(predicate, branched, len(self._data.predicates) + 1)
+        return self
+
+    def default_branch(self, branched: Branched[KStream[K, V]] | None = None) -> dict[str, KStream[K, V]]:
+        """The branch of all other records; gives the map of branches."""
+        self._add(None, branched, 0)
+        return self._branches
+
+    def no_default_branch(self) -> dict[str, KStream[K, V]]:
+        """Drop all other records; gives the map of branches."""
+        return self._branches
+
+    @property
+    def _data(self) -> Split:
+        data = self._source.scope.graph.nodes[self._split.node].data
+        assert isinstance(data, Split)
+        return data
+
+    def _add(
+        self, predicate: Callable[[K, V], bool] | None, branched: Branched[KStream[K, V]] | None, index: int
+    ) -> None:
+        how = Branched[KStream[K, V]]() if branched is None else branched
+        scope, data = self._source.scope, self._data
+        name = naming.branch(self._split.name, index if how.name is None else how.name)
+        scope.names.processor(naming.BRANCH)  # taken, and the branch's own name used
+        scope.graph.nodes[self._split.node].data = Split((*data.predicates, predicate), (*data.child_names, name))
+        stream: KStream[K, V] = KStream(self._split.add(name, Process(PassThrough())))
+        if how.chain_function is not None:
+            result = how.chain_function(stream)
+            if result is not None:
+                self._branches[name] = result
+        elif how.chain_consumer is not None:
+            how.chain_consumer(stream)
+        else:
+            self._branches[name] = stream

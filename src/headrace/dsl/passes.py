@@ -1,0 +1,68 @@
+"""Rewrites of the logical graph before it is lowered, each under a name, in this order.
+
+Source: ``InternalStreamsBuilder.{mergeDuplicateSourceNodes,optimizeTopology}`` (4.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from headrace.dsl.graph import ROOT, Graph, Repartition, StreamSource
+from headrace.errors import TopologyException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Pass: TypeAlias = "Callable[[Graph], None]"
+
+
+def merge_duplicate_sources(graph: Graph) -> None:
+    """A topic that is read as a stream more than once gets one source node: the first one.
+
+    Raises:
+        TopologyException: The topics of two sources overlap without being equal, or their reset policies differ.
+    """
+    readers: dict[str, int] = {}
+    for number in list(graph.nodes[ROOT].children):
+        data = graph.nodes[number].data
+        if not isinstance(data, StreamSource):
+            continue
+        known = {readers.setdefault(topic, number) for topic in data.topics} - {number}
+        for main in known:
+            main_data = graph.nodes[main].data
+            assert isinstance(main_data, StreamSource)
+            if set(main_data.topics) != set(data.topics):
+                raise TopologyException(
+                    f"two streams read overlapping but not equal topics: {', '.join(sorted(main_data.topics))} and "
+                    f"{', '.join(sorted(data.topics))}. Read each topic as a stream of its own and merge them"
+                )
+            if main_data.consumed.offset_reset is not data.consumed.offset_reset:
+                raise TopologyException(
+                    f"two streams of the topics {', '.join(data.topics)} have different offset reset policies"
+                )
+            for child in list(graph.nodes[number].children):
+                graph.detach(number, child)
+                graph.attach(main, child)
+            graph.detach(ROOT, number)
+
+
+def let_null_keys_through(graph: Graph) -> None:
+    """A repartition above a join that takes records without a key must not filter them out (KIP-962)."""
+    above: set[int] = set()
+    to_visit = [number for number, node in graph.nodes.items() if node.takes_null_keys]
+    while to_visit:
+        for parent in graph.nodes[to_visit.pop()].parents:
+            if parent not in above:
+                above.add(parent)
+                to_visit.append(parent)
+    for number in above:
+        node = graph.nodes[number]
+        if isinstance(node.data, Repartition):
+            node.data = replace(node.data, null_keys=True)
+
+
+PASSES: Final[tuple[tuple[str, Pass], ...]] = (
+    ("merge.duplicate.sources", merge_duplicate_sources),
+    ("let.null.keys.through", let_null_keys_through),
+)

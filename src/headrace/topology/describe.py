@@ -1,0 +1,83 @@
+"""The text of ``Topology.describe()``, as Java prints it. Source: ``InternalTopologyBuilder.describe`` (4.4).
+
+Internal topics appear without the application id: the text of a topology is the same for every application.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.topology.built import NodeSpec, ProcessorSpec, SourceSpec
+from headrace.topology.javaorder import TreeSet, hash_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class _Described:
+    """A node with its neighbours. ``size`` counts the nodes below it, once for each way that leads to them."""
+
+    __slots__ = ("name", "predecessors", "size", "spec", "successors")
+
+    def __init__(self, spec: NodeSpec) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self.size = 1
+        self.predecessors = TreeSet(_key)
+        self.successors = TreeSet(_key)
+
+    def grow(self, delta: int) -> None:
+        self.size += delta
+        for predecessor in self.predecessors:
+            predecessor.grow(delta)
+
+
+def _key(node: _Described) -> tuple[int, str]:
+    """Larger sub-trees first, then by name."""
+    return -node.size, node.name
+
+
+def describe(
+    groups: Sequence[Sequence[str]], specs: Mapping[str, NodeSpec], parents: Mapping[str, Sequence[str]]
+) -> str:
+    """The description of sub-topologies in their order.
+
+    Args:
+        groups: Per sub-topology its node names in the order in which they were added.
+        specs: Every node by name.
+        parents: Parents of every node, in the order in which they were given.
+    """
+    lines = ["Topologies:\n "]
+    for number, names in enumerate(groups):
+        lines.append(f"  Sub-topology: {number}\n")
+        lines.extend(_text(node) for node in _connect(names, specs, parents))
+        lines.append("\n")
+    return "".join(lines)
+
+
+def _connect(
+    names: Sequence[str], specs: Mapping[str, NodeSpec], parents: Mapping[str, Sequence[str]]
+) -> list[_Described]:
+    # Java walks a hash map that was filled from a hash set
+    nodes = {name: _Described(specs[name]) for name in hash_order(hash_order(names))}
+    for node in nodes.values():
+        for parent in (nodes[name] for name in parents[node.name]):
+            node.predecessors.add(parent)
+            parent.successors.add(node)
+            parent.grow(node.size)
+    return sorted(nodes.values(), key=_key)
+
+
+def _text(node: _Described) -> str:
+    spec = node.spec
+    successors = ", ".join(n.name for n in node.successors) or "none"
+    predecessors = ", ".join(n.name for n in node.predecessors) or "none"
+    if isinstance(spec, SourceSpec):
+        topics = ", ".join(hash_order(spec.topics, copied=True))
+        return f"    Source: {node.name} (topics: [{topics}])\n      --> {successors}\n"
+    if isinstance(spec, ProcessorSpec):
+        stores = ", ".join(hash_order(hash_order(spec.stores), copied=True))
+        return (
+            f"    Processor: {node.name} (stores: [{stores}])\n      --> {successors}\n      <-- {predecessors}\n"
+        )
+    return f"    Sink: {node.name} (topic: {spec.topic})\n      <-- {predecessors}\n"

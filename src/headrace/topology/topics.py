@@ -1,0 +1,46 @@
+"""Settings of internal topics. Source: ``processor.internals.{RepartitionTopicConfig,UnwindowedUnversioned…}`` (4.4).
+
+Later wins: the kind's own settings, ``topic.*`` of the configuration, the settings given with the store.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from headrace.naming import changelog_topic, internal_topic
+from headrace.topology.built import InternalTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.state.builders import AnyStoreBuilder
+
+_REPARTITION = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    # consumed records are deleted explicitly: neither age nor large segments may decide about unread ones
+    "retention.ms": "-1",
+    "segment.bytes": "52428800",
+}
+_KEY_VALUE_CHANGELOG = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+
+
+def repartition(
+    application_id: str, topic: str, partitions: int | None, topic_config: Mapping[str, str]
+) -> InternalTopic:
+    """The repartition topic called ``topic`` in the topology; ``partitions`` when a number was asked for."""
+    return InternalTopic(
+        internal_topic(application_id, topic),
+        MappingProxyType(_REPARTITION | dict(topic_config)),
+        partitions,
+        partitions_enforced=partitions is not None,
+    )
+
+
+def changelog(application_id: str, store: AnyStoreBuilder, topic_config: Mapping[str, str]) -> InternalTopic:
+    """The changelog topic of a key-value store."""
+    return InternalTopic(
+        changelog_topic(application_id, store.name),
+        MappingProxyType(_KEY_VALUE_CHANGELOG | dict(topic_config) | dict(store.log_config)),
+    )
