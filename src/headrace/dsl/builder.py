@@ -78,7 +78,7 @@ class StreamsBuilder:
             raise TopologyException("a stream needs at least one topic")
         for topic in names:
             naming.validate_name(topic)
-        how = Consumed[K, V]() if consumed is None else consumed
+        how: Consumed[K, V] = consumed or Consumed()
         name = self._scope.node_name(how.name, naming.SOURCE)
         node = self._scope.graph.add((ROOT,), name, StreamSource(names, how))
         return KStream(self._place(node, name, name, how))
@@ -109,7 +109,7 @@ class StreamsBuilder:
         elif materialized is not None:
             how = Consumed(materialized.key_serde, materialized.value_serde)
         else:
-            how = Consumed[K, V]()
+            how = Consumed()
         store: Store = scope.store(materialized, f"{topic}-", how.key_serde, how.value_serde)
         source = scope.node_name(None if how.name is None else naming.table_source(how.name), naming.SOURCE)
         name = scope.node_name(how.name, naming.TABLE_SOURCE)

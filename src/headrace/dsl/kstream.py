@@ -148,7 +148,7 @@ class KStream(Generic[K, V]):
             topic: Name of the topic.
             produced: Serdes (else the stream's own), partitioner, name of the node.
         """
-        how = Produced[K, V]() if produced is None else produced
+        how: Produced[K, V] = produced or Produced()
         at = self.at
         name = at.scope.node_name(how.name, naming.SINK)
         sink = Sink(topic, how.key_serde or at.key_serde, how.value_serde or at.value_serde, how.partitioner)
@@ -160,7 +160,7 @@ class KStream(Generic[K, V]):
         Args:
             repartitioned: Name, serdes, partitioner and partition count of the topic.
         """
-        how = Repartitioned[K, V]() if repartitioned is None else repartitioned
+        how: Repartitioned[K, V] = repartitioned or Repartitioned()
         at = self.at
         base = at.scope.names.processor(naming.REPARTITION) if how.name is None else how.name
         names = naming.repartition_names(at.scope.names, base)
@@ -197,7 +197,7 @@ class KStream(Generic[K, V]):
         Args:
             grouped: Serdes and the repartition topic's name; without it the stream's own serdes.
         """
-        how = Grouped(self.at.key_serde, self.at.value_serde) if grouped is None else grouped
+        how: Grouped[K, V] = grouped or Grouped(self.at.key_serde, self.at.value_serde)
         return KGroupedStream(self.at, how)
 
     def group_by(
@@ -209,7 +209,7 @@ class KStream(Generic[K, V]):
             key_selector: Gives the key. Records for which it gives None are dropped.
             grouped: Serdes and name; without it the default key serde and the stream's own value serde.
         """
-        how = Grouped[KR, V](value_serde=self.at.value_serde) if grouped is None else grouped
+        how: Grouped[KR, V] = grouped or Grouped(value_serde=self.at.value_serde)
         name = self.at.scope.node_name(how.name, naming.KEY_SELECT)
         return KGroupedStream(self.at.add(name, Process(StreamSelectKey(key_selector))).new_key(), how)
 
@@ -291,7 +291,7 @@ class KStream(Generic[K, V]):
         left: bool,
         with_key: bool,
     ) -> KStream[K, Any]:
-        how = Joined[K, V, VO]() if joined is None else joined
+        how: Joined[K, V, VO] = joined or Joined()
         at, scope = self.at, self.at.scope
         if at.repartition:
             names = naming.repartition_names(scope.names, how.name or at.name)
@@ -380,7 +380,7 @@ class BranchedKStream(Generic[K, V]):
     def _add(
         self, predicate: Callable[[K, V], bool] | None, branched: Branched[KStream[K, V]] | None, index: int
     ) -> None:
-        how = Branched[KStream[K, V]]() if branched is None else branched
+        how: Branched[KStream[K, V]] = branched or Branched()
         scope, data = self._source.scope, self._data
         name = naming.branch(self._split.name, index if how.name is None else how.name)
         scope.names.processor(naming.BRANCH)  # taken, and the branch's own name used

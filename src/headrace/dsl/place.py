@@ -37,7 +37,7 @@ class Scope:
         value_serde: Serde[Any] | None,
     ) -> Store:
         """A store under the user's name or a generated one; the serdes count where the user gave none."""
-        chosen = Materialized[Any, Any]() if materialized is None else materialized
+        chosen: Materialized[Any, Any] = materialized or Materialized()
         return Store(
             self.names.store(prefix) if chosen.store_name is None else chosen.store_name,
             chosen,
