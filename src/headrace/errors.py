@@ -77,11 +77,15 @@ class TaskMigratedException(StreamsException):
 
 
 class TaskCorruptedException(StreamsException):
-    """The named tasks may not trust their uncommitted state: drop it and restore from the changelog."""
+    """The named tasks may not trust their uncommitted state: drop it and restore from the changelog.
 
-    def __init__(self, message: str, task_ids: Iterable[TaskId]) -> None:
+    ``wipe``: the committed rows on disk cannot be trusted either, so the task's directory goes too.
+    """
+
+    def __init__(self, message: str, task_ids: Iterable[TaskId], wipe: bool = False) -> None:
         super().__init__(message)
         self.task_ids = frozenset(task_ids)
+        self.wipe = wipe
 
 
 class OffsetOutOfRangeException(StreamsException):

@@ -33,7 +33,7 @@ from headrace.state.rocksdb import RocksDBBody
 from headrace.topology.built import ProcessorSpec, SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from headrace.api.engine import Process, ProcessChange, RecordCollector
@@ -68,8 +68,10 @@ class BoundTask:
         collector: RecordCollector,
         budget: CacheBudget | None,
         store_path: Callable[[str], Path],
+        partitions: Collection[TopicPartition] | None = None,
     ) -> None:
         self.sub = sub
+        self._partitions = partitions
         self.task_id = task_id
         self.settings = settings
         self.record = RecordContext()
@@ -192,6 +194,8 @@ class BoundTask:
         key = spec.key_deserializer or self._default(settings.default_key_serde, spec.name, "key").deserializer
         value = spec.value_deserializer or self._default(settings.default_value_serde, spec.name, "value").deserializer
         partition = TopicPartition(topic, self.task_id.partition)
+        if self._partitions is not None and partition not in self._partitions:
+            return
 
         def on_decode_error(error: Exception, half: str, raw: RawRecord) -> None:
             if not isinstance(error, SerializationException):

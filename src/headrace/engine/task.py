@@ -19,7 +19,7 @@ from headrace.errors import IllegalStateException
 from headrace.records import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from headrace.api.engine import RecordCollector
@@ -67,6 +67,7 @@ class StreamTask:
         budget: CacheBudget | None,
         store_path: Callable[[str], Path],
         caught_up: Callable[[TopicPartition], bool],
+        partitions: Collection[TopicPartition] | None = None,
     ) -> None:
         """Open the stores and bind the operators.
 
@@ -78,10 +79,12 @@ class StreamTask:
             budget: The thread's cache memory, or None for no caching.
             store_path: Directory of a store by its name.
             caught_up: Whether everything there is to fetch of a partition now has been added.
+            partitions: The input partitions that exist (topics of one sub-topology may differ in their counts when they
+                are merged and not joined); None for all.
         """
         self.id = task_id
         self.state = TaskState.CREATED
-        self._bound = BoundTask(sub, task_id, settings, collector, budget, store_path)
+        self._bound = BoundTask(sub, task_id, settings, collector, budget, store_path, partitions)
         self.queues = self._bound.queues
         self._ordered: tuple[PartitionQueue, ...] = tuple(self.queues.values())
         self._only = self._ordered[0] if len(self._ordered) == 1 else None
@@ -253,6 +256,10 @@ class StreamTask:
         self._handed_out = {}
         self._bound.commit_requested = False
         self._processed_since_commit = 0
+
+    def committed_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """The last committed offset of each input partition that has one."""
+        return self._committed
 
     def drop_uncommitted(self) -> None:
         """Forget every write since the last commit, and every record that waits."""

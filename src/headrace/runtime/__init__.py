@@ -1,0 +1,1 @@
+"""Threads and clocks: the real shell round the engine."""

@@ -1,0 +1,31 @@
+"""The engine's output, written by the thread's one producer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.api.engine import Send
+    from headrace.kafka import RecordProducer
+
+
+class ProducerCollector:
+    """Body of :class:`headrace.api.engine.RecordCollector`.
+
+    Senders are bound to the producer there is when a task is made: a new producer needs new tasks.
+    """
+
+    def __init__(self, producer: RecordProducer, partition_count: Callable[[str], int]) -> None:
+        self._producer = producer
+        self.partition_count = partition_count
+
+    def sender(self, topic: str) -> Send:
+        """See the protocol."""
+        return self._producer.bind_send(topic)
+
+    def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
+        """See the protocol."""
+        send = self._producer.bind_send(topic, tracked=True)
+        return lambda key, value, timestamp: send(partition, key, value, timestamp, None)

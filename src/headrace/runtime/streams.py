@@ -1,0 +1,267 @@
+"""The client: runs a topology on a cluster. Source: ``org.apache.kafka.streams.KafkaStreams`` (4.4)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from headrace.config import StreamsConfig
+from headrace.errors import IllegalStateException, LockException, TopologyException
+from headrace.runtime.classes import engine_settings
+from headrace.runtime.client import ClientSettings, fingerprint
+from headrace.runtime.states import CLIENT_TRANSITIONS, State, StateMachine, ThreadState
+from headrace.runtime.stream_thread import StreamThread
+from headrace.runtime.topics import TopicPreparation
+from headrace.state.directory import StateDirectory
+from headrace.topology.built import SourceSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from headrace.records import TaskId
+    from headrace.topology import Topology
+
+_log = logging.getLogger(__name__)
+
+
+class StreamThreadExceptionResponse(Enum):
+    """What follows when a stream thread has died of an error."""
+
+    REPLACE_THREAD = "REPLACE_THREAD"
+    """A new thread takes its place; the error may come again."""
+    SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
+    """This client closes and goes to ERROR; other instances take its tasks over."""
+
+
+class KafkaStreams:
+    """Runs a topology: one instance of an application.
+
+    Instances with one ``application.id`` share its tasks; each needs a ``state.dir`` of its own.
+
+    Args:
+        topology: What to run.
+        config: A :class:`StreamsConfig`, or settings by their dotted names.
+
+    Raises:
+        ConfigException: A setting is missing or not allowed.
+        TopologyException: The topology is empty or not valid.
+        LockException: Another running instance uses the state directory.
+    """
+
+    def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> None:
+        self._config = config if isinstance(config, StreamsConfig) else StreamsConfig.load(dict(config))
+        get = self._config.__getitem__
+        application_id: str = get(StreamsConfig.APPLICATION_ID_CONFIG)
+        built = topology.build(application_id, self._config.topic_config())
+        if not built.subtopologies:
+            raise TopologyException("Topology has no stream threads and no global threads, must subscribe to at least one source")
+        engine = engine_settings(self._config, lambda: time.time_ns() // 1_000_000)
+        self._directory = StateDirectory(get(StreamsConfig.STATE_DIR_CONFIG), application_id)
+        try:
+            process_id = self._directory.process_id
+            threads: int = get(StreamsConfig.NUM_STREAM_THREADS_CONFIG)
+            self._shared = ClientSettings(
+                application_id=application_id,
+                client_id=get(StreamsConfig.CLIENT_ID_CONFIG) or f"{application_id}-{process_id}",
+                process_id=process_id,
+                config=self._config,
+                engine=engine,
+                subtopologies={sub.id: sub for sub in built.subtopologies},
+                fingerprint=fingerprint(built),
+                topics=TopicPreparation(built, get(StreamsConfig.REPLICATION_FACTOR_CONFIG)),
+                directory=self._directory,
+                exactly_once=self._config.exactly_once,
+                commit_interval_ms=get(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG),
+                poll_ms=get(StreamsConfig.POLL_MS_CONFIG),
+                task_timeout_ms=get(StreamsConfig.TASK_TIMEOUT_MS_CONFIG),
+                max_poll_interval_ms=self._config.max_poll_interval_ms,
+                repartition_purge_interval_ms=get(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG),
+                cache_bytes_per_thread=get(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG) // max(threads, 1),
+                reset_policies={
+                    topic: node.offset_reset
+                    for sub in built.subtopologies
+                    for node in sub.nodes
+                    if isinstance(node, SourceSpec) and node.offset_reset
+                    for topic in node.topics
+                },
+                default_reset_policy=self._config.auto_offset_reset,
+            )
+        except BaseException:
+            self._directory.close()
+            raise
+        self._listener: Callable[[State, State], None] | None = None
+        self._handler: Callable[[Exception], StreamThreadExceptionResponse] | None = None
+        self._machine = StateMachine("the client", State.CREATED, CLIENT_TRANSITIONS, self._changed)
+        self._guard = threading.RLock()
+        self._threads = [self._make_thread(index) for index in range(1, threads + 1)]
+
+    def __enter__(self) -> KafkaStreams:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def process_id(self) -> uuid.UUID:
+        """The instance's id, kept in its state directory."""
+        return self._shared.process_id
+
+    def state(self) -> State:
+        """The client's state."""
+        return self._machine.state
+
+    def set_state_listener(self, listener: Callable[[State, State], None] | None) -> None:
+        """Have ``listener(new, old)`` called on every change of state, on the thread that made it.
+
+        Raises:
+            IllegalStateException: The client was started already.
+        """
+        self._only_before_start("the state listener")
+        self._listener = listener
+
+    def set_uncaught_exception_handler(
+        self, handler: Callable[[Exception], StreamThreadExceptionResponse] | None
+    ) -> None:
+        """Have ``handler(error)`` decide when a stream thread dies. Without one, the client shuts down.
+
+        Raises:
+            IllegalStateException: The client was started already.
+        """
+        self._only_before_start("the uncaught exception handler")
+        self._handler = handler
+
+    def start(self) -> None:
+        """Start the threads; returns at once.
+
+        Raises:
+            IllegalStateException: It was started or closed before.
+        """
+        with self._guard:
+            if not self._machine.try_move(State.REBALANCING):
+                raise IllegalStateException(
+                    f"The client is either already started or already stopped, cannot re-start (state {self.state().value})"
+                )
+            for thread in self._threads:
+                thread.start()
+
+    def close(self, timeout_s: float | None = None, leave_group: bool = True) -> bool:
+        """Commit, close all tasks and stop.
+
+        Args:
+            timeout_s: How long to wait, in seconds; None waits for ever.
+            leave_group: Tell the group, so that others take the tasks at once; else the session has to run out.
+
+        Returns:
+            Whether everything has stopped. False after the timeout: the threads go on closing.
+        """
+        with self._guard:
+            if self.state() is State.CREATED:
+                self._machine.try_move(State.PENDING_SHUTDOWN)
+                self._machine.try_move(State.NOT_RUNNING)
+                self._directory.close()
+                return True
+            if not self._machine.try_move(State.PENDING_SHUTDOWN) and self.state() in (State.NOT_RUNNING, State.ERROR):
+                return True
+            threads = list(self._threads)
+        for thread in threads:
+            thread.shutdown(leave_group)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for thread in threads:
+            if not thread.join(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                return False
+        self._finish()
+        return True
+
+    def clean_up(self) -> None:
+        """Delete the local state of this application: everything is restored at the next start.
+
+        Raises:
+            IllegalStateException: The client runs.
+            LockException: Another instance uses the directory.
+        """
+        if self.state() not in (State.CREATED, State.NOT_RUNNING, State.ERROR):
+            raise IllegalStateException("Cannot clean up while running.")
+        if self.state() is State.CREATED:
+            self._directory.clean()
+            return
+        try:
+            directory = StateDirectory(self._config[StreamsConfig.STATE_DIR_CONFIG], self._shared.application_id)
+        except LockException:
+            raise
+        directory.clean()
+        directory.close()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the client has ended, in good order or by an error; returns whether it has."""
+        return self._machine.wait_for(frozenset({State.NOT_RUNNING, State.ERROR}), timeout_s)
+
+    def metrics(self) -> dict[TaskId, dict[str, int]]:
+        """Totals by metric name of every task that runs here (``process-total``, ``dropped-records-total``)."""
+        return {task_id: totals for thread in list(self._threads) for task_id, totals in thread.task_metrics().items()}
+
+    def _make_thread(self, index: int) -> StreamThread:
+        return StreamThread(index, self._shared, self._thread_changed, self._thread_failed)
+
+    def _only_before_start(self, what: str) -> None:
+        if self.state() is not State.CREATED:
+            raise IllegalStateException(f"{what} can only be set before start()")
+
+    def _changed(self, new: State, old: State) -> None:
+        _log.info("client %s: %s to %s", self._shared.client_id, old.value, new.value)
+        if self._listener is not None:
+            self._listener(new, old)
+
+    def _thread_changed(self, thread: StreamThread, new: ThreadState, old: ThreadState) -> None:
+        with self._guard:
+            if new in (ThreadState.PARTITIONS_REVOKED, ThreadState.PARTITIONS_ASSIGNED):
+                if self.state() is State.RUNNING:
+                    self._machine.try_move(State.REBALANCING)
+            elif (
+                new is ThreadState.RUNNING
+                and self.state() is State.REBALANCING
+                and all(t.state in (ThreadState.RUNNING, ThreadState.DEAD) for t in self._threads)
+            ):
+                self._machine.try_move(State.RUNNING)
+
+    def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
+        response = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+        if self._handler is not None:
+            try:
+                response = self._handler(error)
+            except Exception:
+                _log.exception("the uncaught exception handler failed itself: shutting down")
+        if self.state() is State.PENDING_SHUTDOWN:
+            return
+        if response is StreamThreadExceptionResponse.REPLACE_THREAD:
+            with self._guard:
+                if self.state() in (State.REBALANCING, State.RUNNING):
+                    replacement = self._make_thread(thread.index)
+                    self._threads[self._threads.index(thread)] = replacement
+                    replacement.start()
+                    return
+        with self._guard:
+            if not self._machine.try_move(State.PENDING_ERROR):
+                return
+            others = [other for other in self._threads if other is not thread]
+        for other in others:
+            other.shutdown(leave_group=True)
+        # the last step waits for the other threads, so it needs a thread that is none of them
+        threading.Thread(target=self._end_in_error, args=(others,), name="headrace-shutdown", daemon=True).start()
+
+    def _end_in_error(self, others: list[StreamThread]) -> None:
+        for other in others:
+            other.join(None)
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._guard:
+            self._directory.close()
+            self._machine.try_move(State.ERROR)
+            self._machine.try_move(State.NOT_RUNNING)
