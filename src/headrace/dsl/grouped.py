@@ -49,7 +49,7 @@ class KGroupedStream(Generic[K, V]):
         self._shared_repartition: int | None = None
 
     def count(
-        self, named: Named | None = None, materialized: Materialized[K, int] | None = None
+        self, materialized: Materialized[K, int] | None = None, named: Named | None = None
     ) -> KTable[K, int]:
         """The number of records of each key.
 
@@ -67,8 +67,8 @@ class KGroupedStream(Generic[K, V]):
     def reduce(
         self,
         reducer: Callable[[V, V], V],
-        named: Named | None = None,
         materialized: Materialized[K, V] | None = None,
+        named: Named | None = None,
     ) -> KTable[K, V]:
         """All values of each key combined into one of the same type.
 
@@ -85,8 +85,8 @@ class KGroupedStream(Generic[K, V]):
         self,
         initializer: Callable[[], VR],
         aggregator: Callable[[K, V, VR], VR],
-        named: Named | None = None,
         materialized: Materialized[K, VR] | None = None,
+        named: Named | None = None,
     ) -> KTable[K, VR]:
         """All values of each key combined into an aggregate of any type.
 
