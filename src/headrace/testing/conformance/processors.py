@@ -1,0 +1,174 @@
+"""The named processors of the vocabulary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.api.processor import FixedKeyProcessor, Processor
+from headrace.errors import IllegalStateException
+from headrace.state.keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
+from headrace.testing.conformance import functions
+from headrace.testing.conformance.values import LaterStep, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.api.processor import FixedKeyProcessorContext, ProcessorContext
+    from headrace.api.record import FixedKeyRecord, Record
+
+AnyRecord = "Record[Any, Any]"
+
+
+class _Simple(Processor[Any, Any, Any, Any]):
+    def __init__(self, body: Callable[[ProcessorContext[Any, Any], Record[Any, Any]], None]) -> None:
+        self._body = body
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._body(self.context, record)
+
+
+class _StoreCount(Processor[Any, Any, Any, Any]):
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    def process(self, record: Record[Any, Any]) -> None:
+        store = self.context.get_state_store(self._store)
+        count = (store.get(record.key) or 0) + 1
+        store.put(record.key, count)
+        self.context.forward(record.with_value(count))
+
+
+class _Dedupe(Processor[Any, Any, Any, Any]):
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if self.context.get_state_store(self._store).put_if_absent(record.key, record.value) is None:
+            self.context.forward(record)
+
+
+class _TablePut(Processor[Any, Any, Any, Any]):
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    def process(self, record: Record[Any, Any]) -> None:
+        store = self.context.get_state_store(self._store)
+        if isinstance(store, TimestampedKeyValueStore):
+            row = None if record.value is None else ValueAndTimestamp(record.value, record.timestamp)
+            store.put(record.key, row)  # pyright: ignore[reportUnknownMemberType]  # any key
+        else:
+            store.put(record.key, record.value)
+
+
+def _add_header(context: ProcessorContext[Any, Any], record: Record[Any, Any]) -> None:
+    record.headers.append(("added", text(record.value).encode()))
+    context.forward(record)
+
+
+def _metadata(context: ProcessorContext[Any, Any], record: Record[Any, Any]) -> None:
+    at = context.record_metadata()
+    if at is None:
+        raise IllegalStateException("a record has no metadata")
+    context.forward(record.with_value(f"{at.topic}/{at.partition}/{at.offset}"))
+
+
+def _times(context: ProcessorContext[Any, Any], record: Record[Any, Any]) -> None:
+    stream, wall = context.current_stream_time_ms(), context.current_system_time_ms()
+    context.forward(record.with_value(f"stream={stream},wall={wall}"))
+
+
+_upper = functions.value("upper")
+
+_SIMPLE: dict[str, Callable[[ProcessorContext[Any, Any], Record[Any, Any]], None]] = {
+    "forward": lambda context, record: context.forward(record),
+    "upper_value": lambda context, record: context.forward(record.with_value(_upper(record.key, record.value))),
+    "drop": lambda context, record: None,
+    "add_header": _add_header,
+    "metadata": _metadata,
+    "times": _times,
+    "to_child": lambda context, record: context.forward(record, text(record.value)),
+}
+_WITH_STORE: dict[str, Callable[[str], Processor[Any, Any, Any, Any]]] = {
+    "store_count": _StoreCount,
+    "dedupe": _Dedupe,
+    "table_put": _TablePut,
+}
+_LATER = {"window_sum": "window stores", "buffer": "punctuation", "ticks": "punctuation"}
+
+
+def supplier(step: Mapping[str, Any]) -> Callable[[], Processor[Any, Any, Any, Any]]:
+    """The supplier of the processor that a step names.
+
+    Raises:
+        LaterStep: The processor needs what the library does not have yet.
+    """
+    name = step["processor"]
+    if name in _LATER:
+        raise LaterStep(f"processor {name} ({_LATER[name]})")
+    if name in _SIMPLE:
+        body = _SIMPLE[name]
+        return lambda: _Simple(body)
+    if name == "shift_time":
+        shift: int = step["args"]["ms"]
+        return lambda: _Simple(lambda context, record: context.forward(record.with_timestamp(record.timestamp + shift)))
+    if name not in _WITH_STORE:
+        raise IllegalStateException(f"no processor named {name}")
+    make, store = _WITH_STORE[name], step["stores"][0]
+    return lambda: make(store)
+
+
+class _FixedSimple(FixedKeyProcessor[Any, Any, Any]):
+    def __init__(self, body: Callable[[FixedKeyProcessorContext[Any, Any], FixedKeyRecord[Any, Any]], None]) -> None:
+        self._body = body
+
+    def process(self, record: FixedKeyRecord[Any, Any]) -> None:
+        self._body(self.context, record)
+
+
+class _FixedStoreCount(FixedKeyProcessor[Any, Any, Any]):
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    def process(self, record: FixedKeyRecord[Any, Any]) -> None:
+        store = self.context.get_state_store(self._store)
+        count = (store.get(record.key) or 0) + 1
+        store.put(record.key, count)
+        self.context.forward(record.with_value(count))
+
+
+class _Lookup(FixedKeyProcessor[Any, Any, Any]):
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    def process(self, record: FixedKeyRecord[Any, Any]) -> None:
+        found = self.context.get_state_store(self._store).get(record.value)
+        if isinstance(found, ValueAndTimestamp):
+            found = found.value
+        self.context.forward(record.with_value(f"{text(record.value)}/{text(found)}"))
+
+
+def _twice(context: FixedKeyProcessorContext[Any, Any], record: FixedKeyRecord[Any, Any]) -> None:
+    context.forward(record)
+    context.forward(record)
+
+
+_FIXED: dict[str, Callable[[FixedKeyProcessorContext[Any, Any], FixedKeyRecord[Any, Any]], None]] = {
+    "forward": lambda context, record: context.forward(record),
+    "upper_value": lambda context, record: context.forward(record.with_value(_upper(record.key, record.value))),
+    "twice": _twice,
+}
+
+
+def fixed_key_supplier(step: Mapping[str, Any]) -> Callable[[], FixedKeyProcessor[Any, Any, Any]]:
+    """The supplier of the fixed-key processor that a step names."""
+    name = step["processor"]
+    if name in _FIXED:
+        body = _FIXED[name]
+        return lambda: _FixedSimple(body)
+    if name == "store_count":
+        counted: str = step["stores"][0]
+        return lambda: _FixedStoreCount(counted)
+    if name == "lookup":
+        read: str = step["args"]["store"]
+        return lambda: _Lookup(read)
+    raise IllegalStateException(f"no fixed-key processor named {name}")

@@ -1,0 +1,344 @@
+"""Runs one case and compares it with what the Java library did."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from headrace import errors
+from headrace.errors import SerializationException
+from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+from headrace.testing.conformance.steps import Steps
+from headrace.testing.conformance.values import LaterStep, from_json, serde
+from headrace.testing.driver import TopologyTestDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from headrace.topology import Topology
+
+_APPLICATION_ID = "golden"
+_JAVA_ERRORS: dict[str, tuple[type[BaseException], ...]] = {
+    "ArithmeticException": (ArithmeticError,),
+    "ClassCastException": (TypeError, SerializationException),
+    "IllegalArgumentException": (ValueError,),
+    "JsonParseException": (SerializationException,),
+    "NullPointerException": (TypeError, AttributeError),
+    "NumberFormatException": (ValueError,),
+}
+"""What stands here for Java's own and its parser's exceptions; Kafka's have the same names here."""
+
+
+class Outcome(Enum):
+    """How a case ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """It uses an operation or setting that the library does not have yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A case's outcome, and the first difference or what it needs."""
+
+    name: str
+    outcome: Outcome
+    reason: str = ""
+
+
+class _Difference(Exception):
+    """The first difference of a case."""
+
+
+def case_names(cases: Path, only: str = "") -> list[str]:
+    """Names ``GROUP/NAME`` of the cases below a directory, those that contain ``only``, sorted."""
+    names = (path.relative_to(cases).with_suffix("").as_posix() for path in cases.rglob("*.json"))
+    return sorted(name for name in names if only in name)
+
+
+def run_case(cases: Path, expected: Path, name: str) -> Result:
+    """Run the case ``GROUP/NAME`` and compare all that the expected file has.
+
+    Args:
+        cases: Directory of cases.
+        expected: Directory of results.
+        name: Name of the case.
+    """
+    case = json.loads((cases / f"{name}.json").read_text(encoding="utf-8"))
+    wanted = json.loads((expected / f"{name}.json").read_text(encoding="utf-8"))
+    try:
+        _compare(case, wanted)
+    except LaterStep as e:
+        return Result(name, Outcome.SKIPPED, str(e))
+    except _Difference as e:
+        return Result(name, Outcome.FAILED, str(e))
+    return Result(name, Outcome.PASSED)
+
+
+def _compare(case: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    config = _config(case)
+    error = wanted.get("error")
+    try:
+        topology = Steps(config, at_construction=case.get("topology_config", False)).build(case["steps"])
+    except (LaterStep, _Difference):
+        raise
+    except Exception as e:  # noqa: BLE001  # compared with Java's
+        _check_error("build", e, error)
+        return
+    _check_not(error, "build")
+    _check_text(topology.describe(), wanted["describe"])
+    try:
+        driver = TopologyTestDriver(topology, config, case.get("wall_clock_start_ms", 0))
+    except Exception as e:  # noqa: BLE001  # compared with Java's
+        _check_error("start", e, error)
+        return
+    with driver:
+        _check_not(error, "start")
+        _check_structure(topology, wanted["subtopologies"])
+        _Run(driver, case, wanted).check()
+
+
+def _config(case: Mapping[str, Any]) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "application.id": _APPLICATION_ID,
+        "bootstrap.servers": "dummy:1234",
+        "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
+        "default.value.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
+    }
+    config.update({key: str(value) for key, value in case.get("config", {}).items()})
+    later = {
+        "topology.optimization": "none",
+        "dsl.store.format": "DEFAULT",
+        "errors.dead.letter.queue.topic.name": "",
+        "ensure.explicit.internal.resource.naming": "false",
+    }
+    for key, supported in later.items():
+        if config.get(key, supported).upper() != supported.upper():
+            raise LaterStep(f"setting {key}={config[key]}")
+    return config
+
+
+class _Run:
+    """Pipes a case's inputs and compares what came out."""
+
+    def __init__(self, driver: TopologyTestDriver, case: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        self._driver = driver
+        self._case = case
+        self._wanted = wanted
+        self._outputs: dict[str, list[Any]] = {}
+        self._internal: dict[str, list[Any]] = {}
+
+    def check(self) -> None:
+        error = self._wanted.get("error")
+        failed = False
+        for at, record in enumerate(self._case.get("inputs", ())):
+            failure = self._feed(record)
+            self._drain(at)
+            if failure is not None:
+                _check_error(at, failure, error)
+                failed = True
+                break
+            _check_not(error, at)
+        wanted_outputs: dict[str, list[Any]] = {}
+        for row in self._wanted["outputs"]:
+            wanted_outputs.setdefault(row["topic"], []).append(row)
+        _check_rows("output of", self._outputs, wanted_outputs)
+        _check_rows("records of", self._internal, self._wanted.get("internal_topics", {}))
+        if not failed and not self._case.get("describe_only", False):
+            self._check_stores()
+            dropped = self._driver.metrics().get("dropped-records-total", 0)
+            _check("dropped records", dropped, self._wanted["dropped_records"])
+
+    def _serde_name(self, topic: str, part: str) -> str:
+        name: str = self._case.get("topics", {}).get(topic, {}).get(part, "string")
+        return name
+
+    def _feed(self, record: Mapping[str, Any]) -> Exception | None:
+        """Pipe one input; gives what the topology failed with."""
+        if "advance_wall_clock_ms" in record:
+            feed: Callable[[], None] = lambda: self._driver.advance_wall_clock_time(record["advance_wall_clock_ms"])  # noqa: E731
+        else:
+            topic = record["topic"]
+            key, value = self._encode(topic, record, "key"), self._encode(topic, record, "value")
+            headers = [(name, None if x is None else x.encode()) for name, x in record.get("headers", ())]
+            feed = lambda: self._driver.pipe_raw(topic, key, value, record["timestamp"], headers)  # noqa: E731
+        try:
+            feed()
+        except Exception as e:  # noqa: BLE001  # compared with Java's
+            return e
+        return None
+
+    def _encode(self, topic: str, record: Mapping[str, Any], part: str) -> bytes | None:
+        if f"{part}_hex" in record:
+            return bytes.fromhex(record[f"{part}_hex"])
+        name = self._serde_name(topic, part)
+        found = serde(name)
+        assert found is not None
+        return found.serializer.serialize(topic, from_json(record.get(part), name))
+
+    def _drain(self, at: int) -> None:
+        for topic in sorted(self._driver.produced_topic_names()):
+            inner = topic.startswith(f"{_APPLICATION_ID}-") and topic not in self._case.get("topics", {})
+            while (raw := self._driver.read_raw(topic)) is not None:
+                key, value, timestamp, headers = raw
+                if inner:
+                    row: dict[str, Any] = {"at": at, "key_hex": _hex(key), "value_hex": _hex(value)}
+                else:
+                    row = {"at": at, "topic": topic}
+                    row["key"], row["value"] = self._decode(topic, "key", key), self._decode(topic, "value", value)
+                row["timestamp"] = timestamp
+                if headers and inner:
+                    row["headers_hex"] = [[name, _hex(x)] for name, x in headers]
+                elif headers:
+                    row["headers"] = [[name, None if x is None else x.decode()] for name, x in headers]
+                (self._internal if inner else self._outputs).setdefault(topic, []).append(row)
+
+    def _decode(self, topic: str, part: str, raw: bytes | None) -> Any:
+        found = serde(self._serde_name(topic, part))
+        assert found is not None
+        return found.deserializer.deserialize(topic, raw)
+
+    def _check_stores(self) -> None:
+        stores = self._driver.get_all_state_stores()
+        wanted = self._wanted["stores"]
+        _check("stores", sorted(stores), sorted(wanted))
+        for name, want in sorted(wanted.items()):
+            if want.get("opaque"):
+                continue
+            rows = [dict(row) for row in _rows(stores[name])]
+            _check_list(f"store {name}", rows, want["entries"])
+
+
+def _rows(store: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(store, TimestampedKeyValueStore):
+        for key, row in store.all():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            yield {"key": key, "value": row.value, "timestamp": row.timestamp}
+    elif isinstance(store, KeyValueStore):
+        for key, value in store.all():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            yield {"key": key, "value": value}
+    else:
+        raise _Difference(f"a store of unknown kind: {type(store).__name__}")
+
+
+def _check_structure(topology: Topology, wanted: Mapping[str, Any]) -> None:
+    built = topology.build(_APPLICATION_ID)
+    groups = [
+        {
+            "id": sub.id,
+            "sources": sorted(sub.source_topics),
+            "sinks": sorted(sub.sink_topics),
+            "repartition_topics": _topics(sub.repartition_topics),
+            "changelog_topics": _topics(sub.changelog_topics),
+        }
+        for sub in built.subtopologies
+    ]
+    _check_list("sub-topology", groups, wanted["groups"])
+    copartitioned = sorted((sorted(group) for group in built.copartition_groups), key=str)
+    _check("copartition groups", copartitioned, sorted(wanted["copartition_groups"], key=str))
+    _check("global stores", [], wanted["global_stores"])
+    _check("store names", sorted(topology.state_store_names), wanted["store_names"])
+
+
+def _topics(topics: Mapping[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, topic in sorted(topics.items()):
+        described: dict[str, Any] = {} if topic.partitions is None else {"partitions": topic.partitions}
+        described["partitions_enforced"] = topic.partitions_enforced
+        described["config"] = dict(sorted(topic.config.items()))
+        result[name] = described
+    return result
+
+
+def _check_text(got: str, want: str) -> None:
+    """Byte for byte; lines with names in hash order (successors, predecessors, stores, topics) as sets."""
+    got_lines, want_lines = got.split("\n"), want.split("\n")
+    for number, (g, w) in enumerate(zip(got_lines, want_lines, strict=False), 1):
+        if g != w and (_without_names(g) != _without_names(w) or _names(g) != _names(w)):
+            raise _Difference(f"describe line {number}: {g!r}, but Java has {w!r}")
+    _check("lines of describe", len(got_lines), len(want_lines))
+
+
+def _list_start(line: str) -> int:
+    for mark in ("--> ", "<-- ", "(stores: [", "(topics: ["):
+        at = line.find(mark)
+        if at >= 0:
+            return at + len(mark)
+    return len(line)
+
+
+def _without_names(line: str) -> str:
+    return line[: _list_start(line)]
+
+
+def _names(line: str) -> list[str]:
+    return sorted(line[_list_start(line) :].removesuffix("])").split(", "))
+
+
+def _check_error(at: int | str, got: Exception, want: Mapping[str, Any] | None) -> None:
+    chain = _chain(got)
+    shown = " < ".join(f"{type(e).__name__}: {e}" for e in chain)
+    if want is None:
+        raise _Difference(f"at {at}: {shown}, but Java goes on") from got
+    innermost = want["chain"][-1]["type"].rpartition(".")[2].rpartition("$")[2]
+    if want["at"] != at:
+        raise _Difference(f"at {at}: {shown}, but Java fails at {want['at']} with {innermost}") from got
+    kinds = _JAVA_ERRORS.get(innermost)
+    if kinds is None:
+        same_name = getattr(errors, innermost, None)
+        if same_name is None:
+            raise _Difference(f"at {at}: nothing here stands for Java's {innermost}") from got
+        kinds = (same_name,)
+    # below a SerializationException lie the codec's own errors, whose classes are not part of the contract
+    kind = next((e for e in chain if isinstance(e, SerializationException)), chain[-1])
+    if not isinstance(kind, kinds):
+        raise _Difference(f"at {at}: {shown}, but Java has {innermost} innermost") from got
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    return chain
+
+
+def _check_not(error: Mapping[str, Any] | None, at: int | str) -> None:
+    if error is not None and error["at"] == at:
+        innermost = error["chain"][-1]
+        raise _Difference(f"at {at}: no error, but Java has {innermost['type']}: {innermost['message']}")
+
+
+def _check_rows(what: str, got: Mapping[str, list[Any]], want: Mapping[str, list[Any]]) -> None:
+    for topic in sorted(got.keys() | want.keys()):
+        _check_list(f"{what} {topic}", got.get(topic, []), want.get(topic, []))
+
+
+def _check_list(what: str, got: list[Any], want: list[Any]) -> None:
+    for number, (g, w) in enumerate(zip(got, want, strict=False)):
+        _check(f"{what} [{number}]", g, w)
+    if len(got) > len(want):
+        raise _Difference(f"{what} [{len(want)}]: {_shown(got[len(want)])}, but Java has no more")
+    if len(want) > len(got):
+        raise _Difference(f"{what} [{len(got)}]: no more, but Java has {_shown(want[len(got)])}")
+
+
+def _check(what: str, got: Any, want: Any) -> None:
+    if isinstance(got, dict) and isinstance(want, dict):
+        for key in dict.fromkeys((*want, *got)):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # JSON
+            if _shown(got.get(key)) != _shown(want.get(key)):  # pyright: ignore[reportUnknownMemberType]  # JSON
+                where = f"{what} {key}" if len(_shown(want)) > 200 else f"{what} {key} of {_shown(want)}"
+                raise _Difference(f"{where}: {_shown(got.get(key))}, but Java has {_shown(want.get(key))}")  # pyright: ignore[reportUnknownMemberType]  # JSON
+    elif _shown(got) != _shown(want):
+        raise _Difference(f"{what}: {_shown(got)}, but Java has {_shown(want)}")
+
+
+def _shown(value: Any) -> str:
+    # as text, so that 1, 1.0 and true differ, and the order of a JSON value's members counts
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _hex(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.hex()

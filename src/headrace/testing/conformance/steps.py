@@ -1,0 +1,327 @@
+"""Builds the topology of a case from its steps, with the public DSL and Processor API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.api.options import (
+    AutoOffsetReset,
+    Branched,
+    Consumed,
+    Grouped,
+    Joined,
+    Materialized,
+    Named,
+    Produced,
+    Repartitioned,
+)
+from headrace.dsl import KGroupedStream, KStream, KTable, StreamsBuilder
+from headrace.errors import IllegalStateException
+from headrace.state.builders import AnyStoreBuilder, StoreBuilder, Stores, StoreType
+from headrace.testing.conformance import functions
+from headrace.testing.conformance.processors import fixed_key_supplier, supplier
+from headrace.testing.conformance.values import LaterStep, number, serde
+from headrace.topology import Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.api.timestamps import ConsumerRecord
+
+Step = "Mapping[str, Any]"
+
+_LATER_OPS = frozenset({"globalTable", "addGlobalStore", "transformValues", "windowedBy", "cogroup", "suppress"})
+
+
+class _TimestampFrom:
+    """Takes the time from the value."""
+
+    def __init__(self, written: str) -> None:
+        self._function = functions.value(written)
+
+    def extract(self, record: ConsumerRecord, partition_time: int) -> int:
+        """See :class:`headrace.api.timestamps.TimestampExtractor`."""
+        return number(self._function(record.key, record.value))
+
+
+class Steps:
+    """Interprets steps one by one; results are kept under their ``as`` names."""
+
+    def __init__(self, config: Mapping[str, Any], *, at_construction: bool) -> None:
+        self._config = config
+        self._builder = StreamsBuilder(config if at_construction else None)
+        self._papi = Topology()
+        self._uses_papi = False
+        self._vars: dict[str, Any] = {}
+        self._stores: dict[str, AnyStoreBuilder] = {}
+
+    def build(self, steps: list[dict[str, Any]]) -> Topology:
+        """The topology of all steps.
+
+        Raises:
+            LaterStep: A step uses what the library does not have yet.
+        """
+        for step in steps:
+            made = self._run(step)
+            if "as" in step:
+                self._vars[step["as"]] = made
+        return self._papi if self._uses_papi else self._builder.build(self._config)
+
+    def _run(self, step: Mapping[str, Any]) -> Any:
+        op = step["op"]
+        method: Callable[[Mapping[str, Any]], Any] | None = getattr(self, f"_op_{op}", None)
+        if method is not None:
+            return method(step)
+        if op in _LATER_OPS:
+            raise LaterStep(f"op {op}")
+        raise IllegalStateException(f"no op {op}")
+
+    def _var(self, step: Mapping[str, Any], name: str) -> Any:
+        if step[name] not in self._vars:
+            raise IllegalStateException(f"no variable {step[name]}")
+        return self._vars[step[name]]
+
+    def _stream(self, step: Mapping[str, Any]) -> KStream[Any, Any]:
+        found = self._var(step, "in")
+        if not isinstance(found, KStream):
+            raise LaterStep(f"op {step['op']} on a {type(found).__name__}")
+        return found  # pyright: ignore[reportUnknownVariableType]  # any key and value
+
+    def _grouped(self, step: Mapping[str, Any]) -> KGroupedStream[Any, Any]:
+        found = self._var(step, "in")
+        if not isinstance(found, KGroupedStream):
+            raise LaterStep(f"op {step['op']} on a {type(found).__name__}")
+        return found  # pyright: ignore[reportUnknownVariableType]  # any key and value
+
+    # sources and stores
+
+    def _op_stream(self, step: Mapping[str, Any]) -> Any:
+        return self._builder.stream(step.get("topics") or step["topic"], _consumed(step))
+
+    def _op_table(self, step: Mapping[str, Any]) -> Any:
+        return self._builder.table(step["topic"], _consumed(step), _materialized(step))
+
+    def _op_addStateStore(self, step: Mapping[str, Any]) -> None:
+        builder = _store(step)
+        self._stores[step["name"]] = builder
+        if not step.get("papi", False):
+            self._builder.add_state_store(builder)
+
+    # streams
+
+    def _op_filter(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).filter(functions.predicate(step["fn"]), _named(step))
+
+    def _op_filterNot(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).filter_not(functions.predicate(step["fn"]), _named(step))
+
+    def _op_mapValues(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).map_values(functions.value(step["fn"]), _named(step), with_key=True)
+
+    def _op_map(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).map(functions.pair(step["fn"]), _named(step))
+
+    def _op_selectKey(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).select_key(functions.key(step["fn"]), _named(step))
+
+    def _op_flatMap(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).flat_map(functions.many_pairs(step["fn"]), _named(step))
+
+    def _op_flatMapValues(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).flat_map_values(functions.many(step["fn"]), _named(step), with_key=True)
+
+    def _op_peek(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).peek(lambda key, value: None, _named(step))
+
+    def _op_foreach(self, step: Mapping[str, Any]) -> None:
+        self._stream(step).for_each(lambda key, value: None, _named(step))
+
+    def _op_merge(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).merge(self._var(step, "with"), _named(step))
+
+    def _op_split(self, step: Mapping[str, Any]) -> None:
+        split = self._stream(step).split(_named(step))
+        for branch in step["branches"]:
+            split = split.branch(functions.predicate(branch["pred"]), self._branched(branch))
+        if step.get("default") is None:
+            split.no_default_branch()
+        else:
+            split.default_branch(self._branched(step["default"]))
+
+    def _branched(self, branch: Mapping[str, Any]) -> Branched[KStream[Any, Any]]:
+        def take(stream: KStream[Any, Any]) -> None:
+            if "as" in branch:
+                self._vars[branch["as"]] = stream
+
+        return Branched.with_consumer(take, branch.get("name"))
+
+    def _op_repartition(self, step: Mapping[str, Any]) -> Any:
+        how = Repartitioned.with_(serde(step.get("key")), serde(step.get("value")))
+        if "name" in step:
+            how = how.with_name(step["name"])
+        if "partitions" in step:
+            how = how.with_number_of_partitions(step["partitions"])
+        return self._stream(step).repartition(how)
+
+    def _op_to(self, step: Mapping[str, Any]) -> None:
+        stream = self._stream(step)
+        if "topic_fn" in step:
+            raise LaterStep("to with a topic for each record")
+        how = Produced.with_(serde(step.get("key")), serde(step.get("value")))
+        stream.to(step["topic"], how.with_name(step["named"]) if "named" in step else how)
+
+    def _op_process(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).process(supplier(step), *step.get("stores", ()), named=_named(step))
+
+    def _op_processValues(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).process_values(fixed_key_supplier(step), *step.get("stores", ()), named=_named(step))
+
+    # tables and groups
+
+    def _op_toTable(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).to_table(materialized=_materialized(step), named=_named(step))
+
+    def _op_toStream(self, step: Mapping[str, Any]) -> Any:
+        table: KTable[Any, Any] = self._var(step, "in")
+        if "key_fn" in step:
+            return table.to_stream(functions.key(step["key_fn"]), _named(step))
+        return table.to_stream(named=_named(step))
+
+    def _op_groupByKey(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).group_by_key(_grouped_option(step))
+
+    def _op_groupBy(self, step: Mapping[str, Any]) -> Any:
+        return self._stream(step).group_by(functions.key(step["fn"]), _grouped_option(step))
+
+    def _op_count(self, step: Mapping[str, Any]) -> Any:
+        return self._grouped(step).count(materialized=_materialized(step), named=_named(step))
+
+    def _op_reduce(self, step: Mapping[str, Any]) -> Any:
+        materialized, named = _materialized_and_named(step)
+        return self._grouped(step).reduce(functions.reduce(step["fn"]), materialized=materialized, named=named)
+
+    def _op_aggregate(self, step: Mapping[str, Any]) -> Any:
+        initializer, aggregator = functions.initializer(step["init"]), functions.aggregate(step["fn"])
+        materialized, named = _materialized_and_named(step)
+        return self._grouped(step).aggregate(initializer, aggregator, materialized=materialized, named=named)
+
+    # joins
+
+    def _op_join(self, step: Mapping[str, Any]) -> Any:
+        stream, table = self._stream(step), self._var(step, "with")
+        if not isinstance(table, KTable):
+            raise LaterStep(f"join of a KStream with a {type(table).__name__}")
+        joined = None
+        if "joined" in step:
+            how = step["joined"]
+            if how.get("grace_ms") is not None:
+                raise LaterStep("join with a grace period")
+            serdes = serde(how.get("key")), serde(how.get("value")), serde(how.get("other_value"))
+            joined = Joined.with_(*serdes, how.get("name"))
+        joiner = functions.joiner(step["joiner"])
+        if step["how"] == "left":
+            return stream.left_join(table, joiner, joined, with_key=True)  # pyright: ignore[reportUnknownArgumentType]  # any
+        return stream.join(table, joiner, joined, with_key=True)  # pyright: ignore[reportUnknownArgumentType]  # any
+
+    # Processor API
+
+    def _op_addSource(self, step: Mapping[str, Any]) -> None:
+        self._uses_papi = True
+        key, value = serde(step.get("key")), serde(step.get("value"))
+        self._papi.add_source(
+            step["name"],
+            *step["topics"],
+            key_deserializer=None if key is None else key.deserializer,
+            value_deserializer=None if value is None else value.deserializer,
+        )
+
+    def _op_addProcessor(self, step: Mapping[str, Any]) -> None:
+        self._papi.add_processor(step["name"], supplier(step), *step["parents"])
+
+    def _op_addSink(self, step: Mapping[str, Any]) -> None:
+        key, value = serde(step.get("key")), serde(step.get("value"))
+        self._papi.add_sink(
+            step["name"],
+            step["topic"],
+            *step["parents"],
+            key_serializer=None if key is None else key.serializer,
+            value_serializer=None if value is None else value.serializer,
+        )
+
+    def _op_attachStore(self, step: Mapping[str, Any]) -> None:
+        self._papi.add_state_store(self._stores[step["name"]], *step["processors"])
+
+    def _op_connectStores(self, step: Mapping[str, Any]) -> None:
+        self._papi.connect_processor_and_state_stores(step["processor"], *step["stores"])
+
+
+def _named(step: Mapping[str, Any]) -> Named | None:
+    return Named.as_(step["named"]) if "named" in step else None
+
+
+def _consumed(step: Mapping[str, Any]) -> Consumed[Any, Any]:
+    how = Consumed.with_(serde(step.get("key")), serde(step.get("value")))
+    if "named" in step:
+        how = how.with_name(step["named"])
+    if "offset_reset" in step:
+        earliest = step["offset_reset"] == "earliest"
+        how = how.with_offset_reset_policy(AutoOffsetReset.EARLIEST if earliest else AutoOffsetReset.LATEST)
+    if "timestamp_from" in step:
+        how = how.with_timestamp_extractor(_TimestampFrom(step["timestamp_from"]))
+    return how
+
+
+def _grouped_option(step: Mapping[str, Any]) -> Grouped[Any, Any] | None:
+    how = step.get("grouped")
+    return None if how is None else Grouped.with_(serde(how.get("key")), serde(how.get("value")), how.get("name"))
+
+
+def _materialized_and_named(step: Mapping[str, Any]) -> tuple[Materialized[Any, Any] | None, Named | None]:
+    # in Java these take a name only together with a store
+    materialized = _materialized(step)
+    return materialized, None if materialized is None else _named(step)
+
+
+def _materialized(step: Mapping[str, Any]) -> Materialized[Any, Any] | None:
+    how = step.get("materialized")
+    if how is None:
+        return None
+    name, kind = how.get("name"), how.get("store")
+    if kind in {"versioned", "lru"} or "retention_ms" in how:
+        raise LaterStep(f"store {kind}" if "retention_ms" not in how else "retention of a store")
+    if kind == "plain":
+        out: Materialized[Any, Any] = Materialized.as_(Stores.persistent_key_value_store(name))
+    else:
+        out = Materialized() if name is None else Materialized.as_(name)
+    if kind == "in_memory":
+        out = out.with_store_type(StoreType.IN_MEMORY)
+    out = out.with_key_serde(serde(how.get("key"))).with_value_serde(serde(how.get("value")))
+    if "caching" in how:
+        out = out.with_caching_enabled() if how["caching"] else out.with_caching_disabled()
+    logging = how.get("logging")
+    if logging is False:
+        return out.with_logging_disabled()
+    if isinstance(logging, dict):
+        return out.with_logging_enabled({str(k): str(v) for k, v in logging.items()})  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # JSON
+    return out
+
+
+def _store(step: Mapping[str, Any]) -> StoreBuilder[Any, Any]:
+    name, kind = step["name"], step.get("type", "kv")
+    in_memory = step.get("store") == "in_memory"
+    key, value = serde(step.get("key")), serde(step.get("value"))
+    if kind == "window":
+        raise LaterStep("window stores")
+    if kind == "timestamped_kv":
+        timestamped = Stores.in_memory_key_value_store if in_memory else Stores.persistent_timestamped_key_value_store
+        out = Stores.timestamped_key_value_store_builder(timestamped(name), key, value)
+    elif kind == "kv":
+        plain = Stores.in_memory_key_value_store if in_memory else Stores.persistent_key_value_store
+        out = Stores.key_value_store_builder(plain(name), key, value)
+    else:
+        raise IllegalStateException(f"no store type {kind}")
+    if "caching" in step:
+        out = out.with_caching_enabled() if step["caching"] else out.with_caching_disabled()
+    if "logging" in step:
+        out = out.with_logging_enabled() if step["logging"] else out.with_logging_disabled()
+    return out
