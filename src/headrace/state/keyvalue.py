@@ -409,4 +409,8 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
             below = overlaid(dirty, below, reverse)
         decode_key, decode, split = self._decode_key, self._decode, self._split
         for_rows = ((key, *split(stored)) for key, stored in below)
+        if cache is not None and not self._header:
+            # a plain body has no times, but those of rows that are still cached are known
+            cached = {key: entry.timestamp for key, entry in cache.entries.items()}
+            for_rows = ((key, raw, cached.get(key, ts)) for key, raw, ts in for_rows)
         return ((key, (decode_key(key), ValueAndTimestamp(decode(raw), ts))) for key, raw, ts in for_rows)
