@@ -64,7 +64,7 @@ class _Job:
     task: StreamTask
     deadline: float
     committed: dict[TopicPartition, OffsetAndMetadata | None] | None = None
-    open: dict[TopicPartition, _Changelog] = field(default_factory=lambda: dict[TopicPartition, _Changelog]())
+    open: dict[TopicPartition, _Changelog] = field(default_factory=dict["TopicPartition", _Changelog])
     count: int = 0
 
 
@@ -100,6 +100,7 @@ class StateUpdater:
         self._ready: deque[Restored] = deque()
         self._failed: deque[tuple[StreamTask, Exception]] = deque()
         self._stop = False
+        self._fatal: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -139,6 +140,8 @@ class StateUpdater:
         Raises:
             Exception: What a task's restore failed with; the task is still the caller's to close.
         """
+        if self._fatal is not None:
+            raise self._fatal
         if not self._ready and not self._failed:
             return []
         with self._guard:
@@ -167,6 +170,7 @@ class StateUpdater:
                         return
                     work = list(self._work)
                     self._work.clear()
+                    removing = set(self._removing)
                     removed = self._take_removed()
                     for task in self._incoming:
                         self._jobs[task.id] = _Job(task, time.monotonic() + self._timeout_s)
@@ -175,9 +179,10 @@ class StateUpdater:
                     consumer = self._make_consumer()
                 if removed and consumer is not None:
                     consumer.incremental_unassign([tp for job in removed for tp in job.open])
-                with self._guard:
-                    self._removing.clear()
-                    self._guard.notify_all()
+                if removing:
+                    with self._guard:
+                        self._removing -= removing
+                        self._guard.notify_all()
                 for piece in work:
                     self._do(piece)
                 if consumer is not None and self._jobs:
@@ -185,11 +190,9 @@ class StateUpdater:
         except BaseException as e:
             # a restore thread that dies silently would leave tasks waiting for ever
             with self._guard:
-                for job in self._jobs.values():
-                    self._failed.append((job.task, _as_error(e)))
+                self._fatal = _as_error(e)
                 self._jobs.clear()
                 self._removing.clear()
-                self._stop = True
                 self._guard.notify_all()
             if not isinstance(e, Exception):
                 raise
