@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from kafka.coordinator.base import BaseCoordinator
+from kafka.net.manager import KafkaConnectionManager
+
+from headrace.config import StreamsConfig
+from headrace.config.client_keys import CLIENT_KEYS, Action
+from headrace.config.definition import ConfigType
+from headrace.errors import ConfigException
+
+JAVA_KEYS = json.loads((Path(__file__).parent / "java_client_keys.json").read_text("utf-8"))
+KINDS = "CPA"
+BASE = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1,127.0.0.1:2"}
+EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2"}
+# Where headrace's own default differs from the client's, as Java's StreamsConfig overrides it.
+OVERRIDDEN = {
+    "allow.auto.create.topics": "false",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": "false",
+    "linger.ms": "100",
+    "max.poll.records": "1000",
+    "partition.assignment.strategy": "headrace",
+    "transaction.timeout.ms": "10000",
+}
+
+
+def config(values: dict[str, Any] | None = None) -> StreamsConfig:
+    return StreamsConfig({**BASE, **(values or {})})
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "headrace.config"]
+
+
+def test_every_key_of_every_java_client_has_a_row() -> None:
+    java = {name: "".join(k for k in KINDS if name in JAVA_KEYS[k]) for k in KINDS for name in JAVA_KEYS[k]}
+    assert {name: row.kinds for name, row in CLIENT_KEYS.items()} == java
+
+
+@pytest.mark.parametrize("name", sorted(CLIENT_KEYS))
+def test_row_has_javas_type_and_default(name: str) -> None:
+    row = CLIENT_KEYS[name]
+    java_type, java_default = JAVA_KEYS[row.kinds[0]][name]
+    same = {"SHORT": "INT", "CLASS": row.type.name if row.type is ConfigType.STRING else "CLASS"}
+    assert row.type.name == same.get(java_type, java_type)
+    default = OVERRIDDEN.get(name, java_default)
+    if row.type is ConfigType.LIST and default:
+        default = default.strip("[]").replace(" ", "")
+    assert (row.default or "") == (default or "")
+    assert row.action is Action.TRANSLATE or row.note or row.action in (Action.FIXED, Action.OWN)
+
+
+def open_clients(c: StreamsConfig, kinds: str = KINDS) -> None:
+    """Make each real client with its settings: librdkafka refuses a name or value it does not know."""
+    quiet = {"log_level": 0}
+    if "C" in kinds:
+        Consumer({**c.main_consumer_config("m"), **quiet}).close()
+    if "P" in kinds:
+        Producer({**c.producer_config("t-0" if c.exactly_once else None, "p"), **quiet})
+    if "A" in kinds:
+        AdminClient({**c.admin_config("a"), **quiet})
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_real_clients_take_the_defaults(guarantee: str) -> None:
+    open_clients(config({"processing.guarantee": guarantee}))
+
+
+VALUES_FOR_REAL_CLIENTS: dict[str, list[Any]] = {
+    "client.dns.lookup": ["resolve_canonical_bootstrap_servers_only"],
+    "client.rack": ["a"],
+    "metadata.recovery.strategy": ["NONE", "rebootstrap"],
+    "isolation.level": ["read_committed", "read_uncommitted"],
+    "acks": ["all", "-1", "1", "0"],
+    "compression.type": ["none", "gzip", "snappy", "lz4", "zstd"],
+    "connections.max.idle.ms": [-1, 540000, 2**40],
+    "receive.buffer.bytes": [-1, 0, 2**31 - 1],
+    "send.buffer.bytes": [-1, 0, 2**31 - 1],
+    "max.in.flight.requests.per.connection": [1, 5, 6, 2**31 - 1],
+    "fetch.max.bytes": [0, 2**31 - 1],
+    "heartbeat.interval.ms": [],
+    "security.protocol": [],
+    "group.instance.id": [],
+}
+TRANSLATED = [
+    name
+    for name, row in CLIENT_KEYS.items()
+    if row.action is Action.TRANSLATE and not name.startswith(("ssl.", "sasl.")) and not name.endswith(".level")
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "guarantee"),
+    [(name, "at_least_once") for name in TRANSLATED]
+    + [(name, "exactly_once_v2") for name in TRANSLATED if "P" in CLIENT_KEYS[name].kinds],
+)
+def test_real_clients_take_every_translated_setting(name: str, guarantee: str) -> None:
+    row = CLIENT_KEYS[name]
+    bounds: dict[ConfigType, list[Any]] = {
+        ConfigType.BOOLEAN: [True, False],
+        ConfigType.INT: [0, 1, 2**31 - 1],
+        ConfigType.LONG: [0, 2**62],
+    }
+    kinds = row.kinds if guarantee == "at_least_once" else "P"
+    opened = 0
+    for value in VALUES_FOR_REAL_CLIENTS.get(name, bounds.get(row.type, [])):
+        try:
+            c = config({"processing.guarantee": guarantee, "commit.interval.ms": 0, name: value})
+        except ConfigException as error:
+            assert "has the value" in str(error)  # noqa: PT017  # what is refused names a setting; others must open
+            continue
+        open_clients(c, kinds)
+        opened += 1
+    assert opened or not VALUES_FOR_REAL_CLIENTS.get(name, [1])
+
+
+def test_main_consumer() -> None:
+    plain = config().main_consumer_config("cid")
+    assert plain == {
+        "bootstrap.servers": "127.0.0.1:1,127.0.0.1:2",
+        "client.id": "cid",
+        "group.id": "app",
+        "isolation.level": "read_uncommitted",
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        "fetch.queue.backoff.ms": 5,
+        "fetch.wait.max.ms": 50,
+        "queued.min.messages": 100_000,
+        "check.crcs": True,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        "retry.backoff.ms": 5,
+        "socket.nagle.disable": True,
+        "security.protocol": "PLAINTEXT",
+        "max.poll.interval.ms": 86_400_000,
+    }
+    assert config(EXACTLY_ONCE).main_consumer_config()["isolation.level"] == "read_committed"
+    forced = config({**EXACTLY_ONCE, "consumer.isolation.level": "read_uncommitted"})
+    assert forced.restore_consumer_config()["isolation.level"] == "read_committed"
+
+
+def test_the_most_specific_prefix_wins() -> None:
+    c = config(
+        {
+            "fetch.max.bytes": 1000,
+            "consumer.fetch.max.bytes": "2000",
+            "restore.consumer.fetch.max.bytes": 3000,
+            "main.consumer.fetch.min.bytes": 9,
+            "producer.linger.ms": 7,
+            "linger.ms": 8,
+            "admin.request.timeout.ms": 5000,
+        }
+    )
+    assert c.main_consumer_config()["fetch.max.bytes"] == 2000
+    assert c.restore_consumer_config()["fetch.max.bytes"] == 3000
+    assert c.main_consumer_config()["fetch.min.bytes"] == 9
+    assert "fetch.min.bytes" not in c.restore_consumer_config()
+    assert c.producer_config()["linger.ms"] == 7
+    assert c.admin_config()["socket.timeout.ms"] == 5000
+    assert "socket.timeout.ms" not in c.producer_config()
+
+
+def test_producer() -> None:
+    plain = config().producer_config()
+    assert plain["partitioner"] == "murmur2_random"
+    assert (plain["linger.ms"], plain["acks"], plain["enable.idempotence"]) == (100, "all", True)
+    assert plain["delivery.timeout.ms"] == 120_000
+    assert "transactional.id" not in plain
+    assert "transaction.timeout.ms" not in plain
+    transactional = config({**EXACTLY_ONCE, "request.timeout.ms": 40000}).producer_config("app-p-1")
+    assert transactional["transactional.id"] == "app-p-1"
+    assert transactional["transaction.timeout.ms"] == 10_000
+    assert transactional["delivery.timeout.ms"] == 10_000
+    assert transactional["socket.timeout.ms"] == 10_000
+    java_maximum = config({**EXACTLY_ONCE, "producer.delivery.timeout.ms": 2**31 - 1})
+    assert java_maximum.producer_config("t")["delivery.timeout.ms"] == 10_000
+
+
+def test_what_contradicts_idempotence() -> None:
+    assert config({"acks": "1"}).producer_config()["enable.idempotence"] is False
+    assert config({"producer.retries": "0"}).producer_config()["enable.idempotence"] is False
+    assert config({"enable.idempotence": "false"}).producer_config()["enable.idempotence"] is False
+    assert config({**EXACTLY_ONCE, "enable.idempotence": "false"}).producer_config()["enable.idempotence"] is True
+    with pytest.raises(ConfigException, match=r"'acks' has the value '0', but must be all while 'enable\.idempotence'"):
+        config({"acks": "0", "enable.idempotence": "true"})
+    with pytest.raises(ConfigException, match=r"'producer\.acks' has the value '1', but must be all under"):
+        config({**EXACTLY_ONCE, "producer.acks": "1"})
+    with pytest.raises(ConfigException, match="has the value 6, but must be at most 5 under"):
+        config({**EXACTLY_ONCE, "max.in.flight.requests.per.connection": "6"})
+    with pytest.raises(ConfigException, match=r"'linger\.ms' has the value 20000, but must be below"):
+        config({**EXACTLY_ONCE, "linger.ms": "20000"})
+
+
+def test_compression_level_goes_with_its_codec() -> None:
+    values = {"compression.type": "gzip", "compression.gzip.level": "5", "compression.lz4.level": "3"}
+    assert config(values).producer_config()["compression.level"] == 5
+    assert "compression.level" not in config({"compression.gzip.level": "5"}).producer_config()
+    for codec, level in (("lz4", 17), ("zstd", 22), ("gzip", -1)):
+        open_clients(config({"compression.type": codec, f"compression.{codec}.level": level}))
+
+
+def test_membership() -> None:
+    c = config({"session.timeout.ms": "6000", "consumer.heartbeat.interval.ms": 500, "group.instance.id": "host"})
+    member = c.membership_config(2, "cid")
+    assert member == {
+        "bootstrap_servers": ["127.0.0.1:1", "127.0.0.1:2"],
+        "client_id": "cid",
+        "group_id": "app",
+        "group_instance_id": "host-2",
+        "session_timeout_ms": 6000,
+        "heartbeat_interval_ms": 500,
+        "max_poll_interval_ms": 300_000,
+        "request_timeout_ms": 30_000,
+        "retry_backoff_ms": 100,
+        "reconnect_backoff_ms": 50,
+        "reconnect_backoff_max_ms": 1000,
+        "security_protocol": "PLAINTEXT",
+    }
+    for name in ("session.timeout.ms", "group.instance.id"):
+        assert name not in c.main_consumer_config()
+    with pytest.raises(ConfigException, match=r"'heartbeat\.interval\.ms' has the value 9000, but must be below"):
+        config({"session.timeout.ms": "6000", "heartbeat.interval.ms": 9000})
+
+
+def test_membership_names_are_kafka_pythons() -> None:
+    known = set(BaseCoordinator.DEFAULT_CONFIG) | set(KafkaConnectionManager.DEFAULT_CONFIG)
+    assert {row.membership for row in CLIENT_KEYS.values() if row.membership} <= known
+    assert set(config().membership_config()) <= known
+
+
+def test_fixed_and_idle_keys_warn_once_and_defaults_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+    c = config(
+        {
+            "enable.auto.commit": "true",
+            "consumer.partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor",
+            "producer.key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+            "fetch.max.wait.ms": "500",
+            "check.crcs": "true",
+            "allow.auto.create.topics": "false",
+            "partitioner.ignore.keys": "false",
+            "interceptor.classes": "",
+        }
+    )
+    assert c.main_consumer_config()["fetch.wait.max.ms"] == 50
+    assert c.main_consumer_config()["enable.auto.commit"] is False
+    assert sorted(warnings(caplog)) == sorted(
+        [
+            "Setting 'enable.auto.commit' is set by headrace and cannot be changed",
+            (
+                "Setting 'consumer.partition.assignment.strategy' is set by headrace and cannot be changed: "
+                "members are assigned tasks, not partitions: see task.assignor.class"
+            ),
+            "Setting 'producer.key.serializer' has no effect: serdes encode",
+            "Setting 'fetch.max.wait.ms' is lowered to 50: at most 50: the end of a partition is seen that late",
+        ]
+    )
+
+
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p\\"q;=";'
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required\n username=u password='p';"
+
+
+def test_sasl_goes_to_both_clients() -> None:
+    c = config({"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN})
+    for settings in (c.main_consumer_config(), c.producer_config(), c.admin_config()):
+        assert (settings["sasl.username"], settings["sasl.password"]) == ("u", 'p"q;=')
+        assert (settings["security.protocol"], settings["sasl.mechanism"]) == ("SASL_PLAINTEXT", "PLAIN")
+    member = c.membership_config()
+    assert (member["sasl_plain_username"], member["sasl_plain_password"]) == ("u", 'p"q;=')
+    assert (member["security_protocol"], member["sasl_mechanism"]) == ("SASL_PLAINTEXT", "PLAIN")
+    open_clients(c)
+    scram = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": SCRAM}
+    assert config(scram).admin_config()["sasl.password"] == "p"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas"),
+    [("PLAIN", SCRAM), ("SCRAM-SHA-256", PLAIN), ("PLAIN", "secret"), ("PLAIN", ""), ("PLAIN", PLAIN[:-1])],
+)
+def test_a_wrong_jaas_text_is_refused_without_showing_it(mechanism: str, jaas: str) -> None:
+    values = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "consumer.sasl.jaas.config": jaas}
+    with pytest.raises(ConfigException, match=r"'consumer\.sasl\.jaas\.config' must read") as error:
+        config({**values, "producer.sasl.jaas.config": PLAIN})
+    assert "secret" not in str(error.value)
+    assert 'p\\"q' not in str(error.value)
+
+
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER"])
+def test_other_mechanisms_are_refused(mechanism: str) -> None:
+    with pytest.raises(ConfigException, match="must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
+        config({"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism})
+
+
+def test_tls_with_pem_files_goes_to_both_clients() -> None:
+    values = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/tls/ca.pem",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": "/tls/client.pem",
+        "ssl.key.password": "secret",
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    c = config(values)
+    producer = c.producer_config()
+    assert producer["ssl.ca.location"] == "/tls/ca.pem"
+    assert producer["ssl.certificate.location"] == producer["ssl.key.location"] == "/tls/client.pem"
+    assert producer["ssl.key.password"] == "secret"
+    assert producer["ssl.endpoint.identification.algorithm"] == "none"
+    member = c.membership_config()
+    assert member["ssl_cafile"] == "/tls/ca.pem"
+    assert member["ssl_certfile"] == member["ssl_keyfile"] == "/tls/client.pem"
+    assert member["ssl_password"] == "secret"
+    assert member["ssl_check_hostname"] is False
+    assert config({"security.protocol": "SSL"}).membership_config()["ssl_check_hostname"] is True
+
+
+def test_java_key_stores_are_refused() -> None:
+    with pytest.raises(ConfigException, match=r"names a Java key store.*type=PEM"):
+        config({"security.protocol": "SSL", "ssl.truststore.location": "/tls/ca.jks"})
+    with pytest.raises(ConfigException, match=r"'ssl\.truststore\.password' is not supported") as error:
+        config({"security.protocol": "SSL", "ssl.truststore.password": "hunter2"})
+    assert "hunter2" not in str(error.value)
