@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -26,6 +27,7 @@ _api: Any = untyped_admin  # declares neither its re-exports nor its futures' re
 GroupType = Literal["classic", "consumer", "streams", "share"]
 """What manages a group: the classic protocol, KIP-848, KIP-1071, KIP-932."""
 
+_PROPAGATION_PAUSE_S = 0.02
 _GRACE_S = 5.0  # added to the client's own deadline, which then names the cause
 
 
@@ -161,7 +163,16 @@ class TopicAdmin:
                 self._result(future, f"creating topic {name}", KafkaError.TOPIC_ALREADY_EXISTS)
             except _Missing:
                 existed.add(name)
+        self._await_topics(frozenset(futures))
         return frozenset(existed)
+
+    def _await_topics(self, names: frozenset[str]) -> None:
+        """Wait until describing finds the topics: the brokers answer a creation before all of them know of it."""
+        deadline = time.monotonic() + self._timeout_s
+        while missing := names - self.partition_counts(names).keys():
+            if time.monotonic() > deadline:
+                raise TimeoutException(f"created topics are not known to the brokers yet: {', '.join(sorted(missing))}")
+            time.sleep(_PROPAGATION_PAUSE_S)
 
     def delete_topics(self, topics: Iterable[str]) -> frozenset[str]:
         """Delete topics; returns the names of those that did not exist."""

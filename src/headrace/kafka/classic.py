@@ -144,6 +144,10 @@ class ClassicMembership:
             )
         return identity
 
+    def generation_in_doubt(self) -> bool:
+        """See ``Membership.generation_in_doubt``."""
+        return self._connection is not None and self._connection.generation_in_doubt()
+
     def owned(self) -> frozenset[TaskId]:
         """See ``Membership.owned``."""
         return self._share.claims()[0]

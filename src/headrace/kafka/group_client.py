@@ -15,7 +15,6 @@ Uses: kafka-python 3.0 ``coordinator/base.py``, ``net/compat.py``, ``net/manager
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -151,13 +150,16 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
     def __init__(self, client: Any, listener: GroupListener, **settings: Any) -> None:
         super().__init__(client, **settings)  # pyright: ignore[reportUnknownMemberType]  # untyped base
         self._listener = listener
+        self.join_in_flight = False
+        """A JoinGroup is sent and not answered: the brokers may have a newer generation than this member knows."""
 
     def protocol_type(self) -> str:
         """``consumer``, so that Kafka's tools read our subscriptions and assignments."""
         return "consumer"
 
     def group_protocols(self) -> list[tuple[str, bytes]]:
-        """Our one protocol with the standard consumer subscription."""
+        """Our one protocol with the standard consumer subscription; called for each JoinGroup."""
+        self.join_in_flight = True
         topics, user_data, owned, generation = self._listener.subscription()
         by_topic = _by_topic(owned)
         subscription = ConsumerProtocolSubscription(
@@ -171,6 +173,11 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
             generation_id=generation,
         )
         return [(PROTOCOL_NAME, subscription.encode())]
+
+    def _process_join_group_response(self, response: Any, send_time: float) -> Any:
+        result = super()._process_join_group_response(response, send_time)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]  # untyped base
+        self.join_in_flight = False
+        return result
 
     def _perform_assignment(self, leader_id: str, protocol: str, members: Sequence[Any]) -> dict[str, bytes]:
         subscriptions = [_group_member(member) for member in members]
@@ -240,6 +247,7 @@ class GroupConnection:
         join = self._join
         if join is not None and join.is_done:
             self._join = None
+            self._coordinator.join_in_flight = False
             if join.failed() and not isinstance(join.exception, kp.RetriableError):
                 raise translate_group_error(join.exception, doing) from join.exception
         try:
@@ -247,6 +255,8 @@ class GroupConnection:
         except Exception as error:
             raise translate_group_error(error, f"heartbeat of group {self._settings.group_id}") from error
         if self._join is None and self._coordinator.need_rejoin():
+            # Set here and not only on the IO thread, so that the caller's next commit already sees it.
+            self._coordinator.join_in_flight = True
             self._join = self._manager.call_soon(self._coordinator.ensure_active_group_async)
 
     def note_poll(self) -> None:
@@ -257,9 +267,9 @@ class GroupConnection:
         """Join again at the next ``advance``."""
         self._coordinator.request_rejoin()
 
-    def stable(self) -> bool:
-        """Joined, and no join under way."""
-        return bool(self._coordinator.stable())
+    def generation_in_doubt(self) -> bool:
+        """A JoinGroup is sent and not answered."""
+        return bool(self._coordinator.join_in_flight)
 
     def identity(self) -> GroupIdentity:
         """The newest generation and member id, valid or not."""
@@ -277,8 +287,9 @@ class GroupConnection:
     ) -> None:
         """Commit offsets as ``identity``; waits for the answer.
 
-        A moving coordinator is looked up again. ``REBALANCE_IN_PROGRESS`` (between JoinGroup and SyncGroup) is waited
-        out, with the generation asked for anew each time.
+        A moving coordinator is looked up again. A rebalance is waited out, with the generation asked for anew each
+        time: ``REBALANCE_IN_PROGRESS`` comes between JoinGroup and SyncGroup, ``ILLEGAL_GENERATION`` when the answer to
+        our JoinGroup is still on its way.
 
         Raises:
             TaskMigratedException, TimeoutException, AuthorizationException, StreamsException: see ``Membership``.
@@ -289,18 +300,24 @@ class GroupConnection:
             left_ms = max((deadline - time.monotonic()) * 1000, 1)
             try:
                 self._manager.run(self._commit_once, identity, offsets, left_ms)
-            except (kp.RebalanceInProgressError, kp.RetriableError) as error:
-                if time.monotonic() + _RETRY_PAUSE_S >= deadline:
-                    raise TimeoutException(
-                        f"{doing}: no outcome within {timeout_s} s: {error}. It may be tried again"
-                    ) from error
-                threading.Event().wait(_RETRY_PAUSE_S)
-                if isinstance(error, kp.RebalanceInProgressError):
-                    newest = self.identity()
-                    if newest.generation < 0 or newest.member_id != identity.member_id:
-                        raise translate_group_error(error, doing) from error
-                    identity = newest
             except kp.KafkaError as error:
+                rebalance = isinstance(error, (kp.RebalanceInProgressError, kp.IllegalGenerationError))
+                if rebalance:
+                    newest = self.identity()
+                    rebalance = newest.member_id == identity.member_id and (
+                        newest.generation > identity.generation
+                        or self.generation_in_doubt()
+                        or isinstance(error, kp.RebalanceInProgressError)
+                    )
+                    if rebalance and newest.generation >= 0:
+                        identity = newest
+                if rebalance or isinstance(error, kp.RetriableError):
+                    if time.monotonic() + _RETRY_PAUSE_S >= deadline:
+                        raise TimeoutException(
+                            f"{doing}: no outcome within {timeout_s} s: {error}. It may be tried again"
+                        ) from error
+                    time.sleep(_RETRY_PAUSE_S)
+                    continue
                 if isinstance(error, (kp.UnknownMemberIdError, kp.IllegalGenerationError)):
                     self._reset_if_still(identity, keep_id=isinstance(error, kp.IllegalGenerationError))
                 raise translate_group_error(error, doing) from error
@@ -341,6 +358,18 @@ class GroupConnection:
         self._client._net.stop(timeout_ms=_LEAVE_TIMEOUT_MS)
         self._client.close()
 
+    def _free_node(self) -> int:
+        """The coordinator's broker, over the connection that is not the coordinator's own.
+
+        Brokers answer the requests of one connection in order, and hold a JoinGroup until every member has joined: what
+        is sent after it on the same connection waits as long. kafka-python gives the coordinator's own a made-up node.
+        """
+        node = int(str(self._coordinator.coordinator_id).removeprefix("coordinator-"))
+        if self._manager.cluster.broker_metadata(node) is None:
+            self._manager.cluster.request_update()
+            raise kp.CoordinatorNotAvailableError(node)
+        return node
+
     async def _commit_once(
         self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
     ) -> None:
@@ -367,9 +396,7 @@ class GroupConnection:
             group_instance_id=identity.group_instance_id,
             topics=[topic_type(name=topic, partitions=partitions) for topic, partitions in by_topic.items()],
         )
-        response = await self._manager.wait_for(
-            self._manager.send(request, node_id=coordinator.coordinator_id), timeout_ms
-        )
+        response = await self._manager.wait_for(self._manager.send(request, node_id=self._free_node()), timeout_ms)
         for topic, partitions in response.topics:
             for partition, code in partitions:
                 error_type = kp.for_code(code)
@@ -393,7 +420,7 @@ class GroupConnection:
             ],
         )
         response = await self._manager.wait_for(
-            self._manager.send(request, node_id=coordinator.coordinator_id), _LEAVE_TIMEOUT_MS
+            self._manager.send(request, node_id=self._free_node()), _LEAVE_TIMEOUT_MS
         )
         for code in (response.error_code, *(member.error_code for member in response.members or ())):
             error_type = kp.for_code(code)

@@ -100,6 +100,15 @@ class Membership(Protocol):
         """
         ...
 
+    def generation_in_doubt(self) -> bool:
+        """Whether a JoinGroup is unanswered, so that the brokers may have a newer generation than ``identity``.
+
+        A transaction committed just then can fail by ``ILLEGAL_GENERATION`` though nothing is lost but the work since
+        the last commit: better commit a little later. It lasts until every member has joined, usually one heartbeat
+        interval, at most ``max.poll.interval.ms``; wait no longer than the transaction may stay open.
+        """
+        ...
+
     def owned(self) -> frozenset[TaskId]:
         """The tasks that this member tells the group it owns, those being revoked included."""
         ...

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
 from headrace.kafka import Assigned, ClassicMembership, Lost, MembershipEvent, Revoked
 from headrace.kafka.admin import TopicAdmin
-from headrace.records import TaskId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from headrace.records import TaskId, TopicPartition
 
 
 class Member:
@@ -32,7 +33,8 @@ class Member:
     ) -> None:
         config = {"bootstrap.servers": bootstrap}
         admin = TopicAdmin(config)
-        counts = admin.partition_counts([topic])
+        while not (counts := admin.partition_counts([topic])):
+            time.sleep(0.02)  # a new topic is not known at once
         admin.close()
         self.process_id = uuid.uuid4().bytes
         self.fingerprint = fingerprint
