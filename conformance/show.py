@@ -1,4 +1,7 @@
-"""show.py TEXT... [-i]: prints the cases whose path contains TEXT, inputs with the outputs that each caused; -i also the internal records."""
+"""show.py TEXT... [-i]: prints the cases whose path contains TEXT.
+
+Inputs with the outputs that each caused; with -i also the records of internal topics.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ EXPECTED = Path(__file__).parent / "expected"
 
 def shown(record: dict[str, Any]) -> str:
     """One record on one line."""
-    text = f"{record.get('topic')} {json.dumps(record.get('key'))}={json.dumps(record.get('value'))}@{record.get('timestamp')}"
+    key, value = json.dumps(record.get("key")), json.dumps(record.get("value"))
+    text = f"{record.get('topic')} {key}={value}@{record.get('timestamp')}"
     return f"{text} {record['headers']}" if record.get("headers") else text
 
 
@@ -27,7 +31,14 @@ def show(case: dict[str, Any], internal: bool) -> None:
         for topic, records in case.get("internal_topics", {}).items() if internal else ():
             for out in records:
                 if out["at"] == at:
-                    print("        ..", topic, out["key_hex"], out["value_hex"], out["timestamp"], out.get("headers_hex", ""))
+                    print(
+                        "        ..",
+                        topic,
+                        out["key_hex"],
+                        out["value_hex"],
+                        out["timestamp"],
+                        out.get("headers_hex", ""),
+                    )
     if "error" in case:
         print("   ERROR", case["error"]["at"], [(c["type"], c["message"]) for c in case["error"]["chain"]][-1])
 

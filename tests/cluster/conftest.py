@@ -1,4 +1,4 @@
-"""Fixtures for tests on a real broker: one for the whole session, on a free port, unless HEADRACE_BOOTSTRAP names one."""
+"""Fixtures for tests on a real broker: one for the session, unless HEADRACE_BOOTSTRAP names one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __init__ re-exports it
 
 from headrace.testing.cluster import LocalCluster
 
@@ -59,9 +59,7 @@ def topic_factory(bootstrap_servers: str, unique: Callable[[str], str]) -> Itera
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     made: list[str] = []
 
-    def create(
-        name: str, partitions: int = 1, config: dict[str, str] | None = None, *, exact: bool = False
-    ) -> str:
+    def create(name: str, partitions: int = 1, config: dict[str, str] | None = None, *, exact: bool = False) -> str:
         topic = name if exact else unique(name)
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
         for future in admin.create_topics([new], operation_timeout=10).values():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import MissingSourceTopicException
-from headrace.kafka import RecordProducer
+from headrace.kafka import RecordProducer, SendFailedException
 from headrace.serdes import LongDeserializer, LongSerializer, StringDeserializer
 from headrace.topics import LatestByKey, TopicReader, TopicWriter
 
@@ -29,7 +29,7 @@ def test_what_is_written_is_read_back_with_its_timestamps(bootstrap_servers: str
 def test_the_latest_value_of_a_key_wins_and_a_tombstone_removes_it(
     bootstrap_servers: str, topic_factory: TopicFactory
 ) -> None:
-    topic = topic_factory("totals", 2, {"cleanup.policy": "compact"})
+    topic = topic_factory("totals", 2)
     encode = LongSerializer().bind(topic)
     with TopicWriter(bootstrap_servers) as writer:
         for value in (1, 2, 3):
@@ -42,10 +42,18 @@ def test_the_latest_value_of_a_key_wins_and_a_tombstone_removes_it(
         assert dict(table.values) == {"kept": 3}
         with TopicWriter(bootstrap_servers) as writer:
             writer.send(topic, b"kept", encode(4))
-        changes = []
+        changes: list[tuple[str, int | None]] = []
         while not changes:
             changes = table.poll(5.0)
         assert changes == [("kept", 4)]
+
+
+def test_a_record_that_the_broker_refuses_is_not_lost_silently(
+    bootstrap_servers: str, topic_factory: TopicFactory
+) -> None:
+    topic = topic_factory("compacted", 1, {"cleanup.policy": "compact"})
+    with pytest.raises(SendFailedException, match=topic), TopicWriter(bootstrap_servers) as writer:
+        writer.send(topic, None, b"a compacted topic takes no record without a key")
 
 
 def test_open_and_aborted_transactions_are_not_read_and_do_not_hang(

@@ -1,12 +1,12 @@
 """A real single-node Apache Kafka (KRaft) on this machine, for people and tests.
 
-``LocalCluster`` formats a data directory, starts the broker on free ports, waits until it answers, and leaves no process
-behind when stopped. A running broker is described by a state file in its data directory, so that another process can find
-and stop it; the file carries the process's start time beside its id, so that a recycled process id is never mistaken for
-the broker.
+``LocalCluster`` formats a data directory, starts the broker on free ports, waits until it answers, and leaves no
+process behind when stopped. A running broker is described by a state file in its data directory, so that another
+process can find and stop it; the file carries the process's start time beside its id, so that a recycled process id
+is never mistaken for the broker.
 
-The jars come from ``HEADRACE_KAFKA_LIB`` (a directory), else from a cache that Maven fills once from the ``kafka-pom.xml``
-beside this module. Only the standard library is used here.
+The jars come from ``HEADRACE_KAFKA_LIB`` (a directory), else from a cache that Maven fills once from the
+``kafka-pom.xml`` beside this module. Only the standard library is used here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import time
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from headrace.errors import KafkaException
 
@@ -94,8 +94,8 @@ class ClusterError(KafkaException):
 class ClusterState:
     """What is known of a running broker.
 
-    ``process_start`` is the operating system's start mark of the process ``pid`` (clock ticks since boot, or a date text
-    where there is no ``/proc``): together they name one process for good.
+    ``process_start`` is the operating system's start mark of the process ``pid`` (clock ticks since boot, or a date
+    text where there is no ``/proc``): together they name one process for good.
     """
 
     pid: int
@@ -140,8 +140,8 @@ def jars_directory(log: Callable[[str], None] = lambda _: None) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise ClusterError(
-            "Maven is needed to fetch Kafka's jars and there is no mvn on PATH: install it (Debian: apt-get install maven)"
-            " or set HEADRACE_KAFKA_LIB to a directory that holds them"
+            "Maven is needed to fetch Kafka's jars and there is no mvn on PATH: install it"
+            " (Debian: apt-get install maven) or set HEADRACE_KAFKA_LIB to a directory that holds them"
         )
     _require_java()
     cache.mkdir(parents=True, exist_ok=True)
@@ -292,7 +292,7 @@ class LocalCluster:
             self._child.wait()
             self._child = None
 
-    def __enter__(self) -> LocalCluster:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -313,12 +313,15 @@ class LocalCluster:
         if self._port is not None:
             if not _is_free(self._port):
                 raise ClusterError(
-                    f"port {self._port} on {_HOST} is taken by another program: name another port, or none to get a free one"
+                    f"port {self._port} on {_HOST} is taken by another program:"
+                    " name another port, or none to get a free one"
                 )
             return self._port
         with contextlib.suppress(OSError):
             before = re.search(
-                rf"^advertised\.listeners=PLAINTEXT://{_HOST}:(\d+)$", self._settings_file.read_text(encoding="utf-8"), re.M
+                rf"^advertised\.listeners=PLAINTEXT://{_HOST}:(\d+)$",
+                self._settings_file.read_text(encoding="utf-8"),
+                re.MULTILINE,
             )
             if before and _is_free(int(before[1])):
                 return int(before[1])
@@ -389,7 +392,7 @@ class LocalCluster:
             str(self._settings_file),
         ]
         with self.log_file.open("wb") as out:
-            # a session of its own: Ctrl-C at the terminal reaches whoever owns the cluster, which then stops it in order
+            # a session of its own: Ctrl-C at the terminal reaches the cluster's owner, which stops it in order
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -513,4 +516,4 @@ def _tail(text: str, lines: int = 15) -> str:
 
 if __name__ == "__main__":
     # for scripts of other languages: prints the directory of Kafka's jars, fetched when needed
-    print(jars_directory(lambda line: print(line, file=sys.stderr)))  # noqa: T201
+    print(jars_directory(lambda line: print(line, file=sys.stderr)))

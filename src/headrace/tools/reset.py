@@ -1,8 +1,9 @@
 """The application reset tool: brings an application id back to its start, and touches nothing of any other id.
 
-Three steps that can be read apart: ``look`` asks the brokers, ``plan_reset`` decides (pure), ``carry_out`` acts. Unlike the Java
-tool a dry run changes nothing at all, groups of every protocol count as active, and no topic is deleted on the strength of
-its name alone when that name could be another application's. Source of the rules: ``kafka.tools.StreamsResetter`` (4.4).
+Three steps that can be read apart: ``look`` asks the brokers, ``plan_reset`` decides (pure), ``carry_out`` acts.
+Unlike the Java tool a dry run changes nothing at all, groups of every protocol count as active, and no topic is
+deleted on the strength of its name alone when that name could be another application's. Source of the rules:
+``kafka.tools.StreamsResetter`` (4.4).
 
 Local state is not the brokers': after a reset delete it with ``KafkaStreams.clean_up()``.
 """
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.kafka import GroupDescription, TopicAdmin
+    from headrace.topology import Topology
 
 ResetTo: TypeAlias = "Literal['earliest', 'latest'] | int"
 """Where reading begins anew: the log start, the log end, or an offset (moved into the log where it lies outside)."""
@@ -64,9 +66,9 @@ class ClusterView:
 class ResetPlan:
     """What would be done, and why not.
 
-    ``offsets`` are committed for the input topics; ``forget`` are partitions of deleted topics whose committed offsets go
-    too; ``delete`` are topics; ``kept`` are topics that look internal but could be another application's, with the
-    reason; ``refusals`` are why nothing may be done (empty: it may).
+    ``offsets`` are committed for the input topics; ``forget`` are partitions of deleted topics whose committed
+    offsets go too; ``delete`` are topics; ``kept`` are topics that look internal but could be another application's,
+    with the reason; ``refusals`` are why nothing may be done (empty: it may).
     """
 
     application_id: str
@@ -120,6 +122,20 @@ def reset(
     return plan
 
 
+def application_topics(topology: Topology, application_id: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """What an application reads and what it owns, by its topology.
+
+    Returns:
+        The source topics that are not internal, sorted, and the full names of the internal topics.
+    """
+    parts = topology.build(application_id).subtopologies
+    repartitions = {topic for part in parts for topic in part.repartition_topics}
+    sources = {topic for part in parts for topic in part.source_topics} - repartitions
+    # a table may use its source topic as its changelog: that one is the producer's, never ours to delete
+    changelogs = {topic for part in parts for topic in part.changelog_topics} - sources
+    return tuple(sorted(sources)), frozenset(repartitions | changelogs)
+
+
 def look(admin: TopicAdmin, request: ResetRequest) -> ClusterView:
     """Asks the brokers for everything that ``plan_reset`` needs. Changes nothing."""
     group = admin.describe_group(request.application_id)
@@ -141,22 +157,22 @@ def look(admin: TopicAdmin, request: ResetRequest) -> ClusterView:
 def plan_reset(request: ResetRequest, view: ClusterView) -> ResetPlan:
     """Decides. Pure.
 
-    A topic is deleted when the topology names it; without a topology, when its name is an internal one of this id and can
-    be no other's: ``a-b-store-changelog`` is an internal topic of ``a`` and of ``a-b`` alike, and is kept.
+    A topic is deleted when the topology names it; without a topology, when its name is an internal one of this id and
+    can be no other's: ``a-b-store-changelog`` is an internal topic of ``a`` and of ``a-b`` alike, and is kept.
     """
     refusals: list[str] = []
     remove_members = False
     if view.group.active:
         kind = f"{view.group.type or 'unknown'} group {request.application_id}"
         if not request.force:
-            refusals.append(f"{kind} has active members (state {view.group.state}): stop every instance, or use --force")
+            refusals.append(
+                f"{kind} has active members (state {view.group.state}): stop every instance, or use --force"
+            )
         elif view.group.type != "classic":
             refusals.append(f"members of a {kind} cannot be removed from outside: stop every instance")
         else:
             remove_members = True
-    refusals += [
-        f"input topic {topic} does not exist" for topic in request.input_topics if topic not in view.topics
-    ]
+    refusals += [f"input topic {topic} does not exist" for topic in request.input_topics if topic not in view.topics]
     delete, kept = _choose_topics(request, view)
     refusals += [
         f"{topic} is given as an input topic, but is internal to {request.application_id}"
@@ -202,15 +218,14 @@ def _remove_members(admin: TopicAdmin, group_id: str) -> None:
             return
         if time.monotonic() > deadline:
             raise TimeoutException(
-                f"members of group {group_id} still join after {_MEMBERS_GONE_S:.0f} s of removing them: stop the instances"
+                f"members of group {group_id} still join after {_MEMBERS_GONE_S:.0f} s of removing them:"
+                " stop the instances"
             )
         admin.remove_members(group_id, group.members, "application reset")
         time.sleep(0.2)
 
 
-def _choose_topics(
-    request: ResetRequest, view: ClusterView
-) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def _choose_topics(request: ResetRequest, view: ClusterView) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     if request.internal_topics is not None:
         return tuple(sorted(request.internal_topics & view.topics)), ()
     delete: list[str] = []
@@ -219,13 +234,20 @@ def _choose_topics(
         suffix = _INTERNAL_SUFFIX.search(topic)
         if suffix is None or not topic.startswith(f"{request.application_id}-"):
             continue
-        base = topic[len(request.application_id) + 1 : suffix.start()] if suffix.start() > len(request.application_id) else ""
+        base = (
+            topic[len(request.application_id) + 1 : suffix.start()]
+            if suffix.start() > len(request.application_id)
+            else ""
+        )
         owner = _other_owner(request.application_id, topic, view.group_ids)
         if owner is not None:
             kept.append((topic, f"it may belong to application {owner}, which is a group of these brokers"))
         elif "-" in base and _GENERATED_NAME.fullmatch(base) is None:
             kept.append(
-                (topic, f"it may belong to application {request.application_id}-{base.partition('-')[0]}; --topology tells")
+                (
+                    topic,
+                    f"it may belong to application {request.application_id}-{base.partition('-')[0]}; --topology tells",
+                )
             )
         else:
             delete.append(topic)
@@ -246,4 +268,14 @@ def _target(to: ResetTo, start: int, end: int) -> int:
     return min(max(to, start), end)
 
 
-__all__ = ["ClusterView", "ResetPlan", "ResetRequest", "ResetTo", "carry_out", "look", "plan_reset", "reset"]
+__all__ = [
+    "ClusterView",
+    "ResetPlan",
+    "ResetRequest",
+    "ResetTo",
+    "application_topics",
+    "carry_out",
+    "look",
+    "plan_reset",
+    "reset",
+]

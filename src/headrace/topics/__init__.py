@@ -1,8 +1,8 @@
-"""Plain readers and writers of topics, for what stands beside a Streams application: tools, loaders, dashboards, checks.
+"""Plain readers and writers of topics for what stands beside an application: tools, loaders, dashboards, checks.
 
-``TopicReader`` reads a topic from its beginning; ``LatestByKey`` keeps the newest value of every key, which is how an output
-topic of totals is meant to be read; ``TopicWriter`` sends records and knows that they arrived. Readers see committed records
-only, and say up to which offsets they have read.
+``TopicReader`` reads a topic from its beginning; ``LatestByKey`` keeps the newest value of every key, which is how an
+output topic of totals is meant to be read; ``TopicWriter`` sends records and knows that they arrived. Readers see
+committed records only, and say up to which offsets they have read.
 """
 
 from __future__ import annotations

@@ -111,9 +111,8 @@ class TopicReader:
         before = self.positions()
         deadline = time.monotonic() + patience_s
         while not self.has_reached(ends):
-            for record in self.poll():
-                # what lies past the ends was handed out with the same batch, and is not to be lost
-                yield record
+            # what lies past the ends was handed out with the same batch, and is not to be lost
+            yield from self.poll()
             now = self.positions()
             if now != before:
                 before, deadline = now, time.monotonic() + patience_s

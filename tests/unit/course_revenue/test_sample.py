@@ -16,8 +16,8 @@ def test_the_sample_has_everything_that_is_hard() -> None:
         counts[line.course_id] = counts.get(line.course_id, 0) + 1
     assert max(counts.values()) > 0.2 * len(lines)
     assert set(counts) - set(rows)
-    first_line = {}
-    row_at = {}
+    first_line: dict[str | None, int] = {}
+    row_at: dict[str, int] = {}
     for at, record in enumerate(records):
         if record.is_course:
             row_at[record.key.decode()] = at

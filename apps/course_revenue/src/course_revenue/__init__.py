@@ -4,9 +4,11 @@
 ``contract``  what makes a purchase line broken, and what is done about it
 ``settings``  the product's own settings beside those of Kafka Streams
 ``topology``  the job itself
-``serving``   one running instance
 ``sample``    made-up purchase lines and courses
+``topics``    the topics, and loading them
+``totals``    the output topic as a table
 ``checks``    the plain sum over the input, and how the totals compare with it
+``screen``    what a demo shows
 ``demo``      all of it on a local Kafka, in one terminal
 ``cli``       the ``course-revenue`` command
 """

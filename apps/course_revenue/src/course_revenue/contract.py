@@ -1,8 +1,8 @@
 """What makes a purchase line broken.
 
 The rules run before the line's key is chosen: behind the repartition the source offset is already committed and the
-producer's bytes are gone. In ``fail`` mode they are part of the key selector, so that the topology is the same as without
-them; in ``reject`` mode a processor of its own sends the untouched record aside.
+producer's bytes are gone. In ``fail`` mode they are part of the key selector, so that the topology is the same as
+without them; in ``reject`` mode a processor of its own sends the untouched record aside.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def check(line: PurchaseLine | None) -> str:
     if course_id is None:
         raise BrokenLineError(NO_COURSE, f"{_name(line)} has no course_id")
     if line.line_type not in (SALE, REFUND):
-        raise BrokenLineError(UNKNOWN_TYPE, f"{_name(line)} has line_type {line.line_type!r}; allowed are sale and refund")
+        raise BrokenLineError(
+            UNKNOWN_TYPE, f"{_name(line)} has line_type {line.line_type!r}; allowed are sale and refund"
+        )
     if line.unit_price_cents < 0:
         raise BrokenLineError(NEGATIVE_PRICE, f"{_name(line)} has unit_price_cents {line.unit_price_cents}")
     if line.quantity < 1:

@@ -1,8 +1,8 @@
 """The records of the course-revenue topics, and the money rule.
 
 All of them are JSON objects whose fields stand in the order given here. Unknown fields are ignored: whatever else a
-producer adds to a line (such as ``learner_id``) is dropped when the line is decoded and cannot reach the repartition topic,
-the store or the output.
+producer adds to a line (such as ``learner_id``) is dropped when the line is decoded and cannot reach the repartition
+topic, the store or the output.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class LineKey(msgspec.Struct, frozen=True):
 class PurchaseLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of an order, or the refund of one.
 
-    ``unit_price_cents`` is in cents, ``event_time`` in epoch milliseconds. ``course_id`` may be absent here only so that
-    the contract, which forbids it, can say so.
+    ``unit_price_cents`` is in cents, ``event_time`` in epoch milliseconds. ``course_id`` may be absent here only so
+    that the contract, which forbids it, can say so.
     """
 
     order_id: str
@@ -106,9 +106,10 @@ class Revenue(msgspec.Struct, frozen=True):
             )
         if not INT64_MIN <= net_cents <= INT64_MAX:
             raise OverflowError(
-                f"the total of course {course_id} does not fit in 64 bits after order {line.order_id} line {line.line_id}"
+                f"the total of course {course_id} does not fit in 64 bits"
+                f" after order {line.order_id} line {line.line_id}"
             )
-        event_time = self.updated_event_time if self.updated_event_time > line.event_time else line.event_time
+        event_time = max(line.event_time, self.updated_event_time)
         return Revenue(course_id, net_cents, self.line_count + 1, joined.course is None, event_time)
 
 

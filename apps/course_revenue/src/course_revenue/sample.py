@@ -29,8 +29,9 @@ _LINES_PER_ORDER: Final = 3
 class SampleSize:
     """How much is made, and of what. Shares are between 0 and 1.
 
-    ``late`` is the share of courses whose catalog row comes only after half of the lines; ``missing`` the share of those
-    that get none; ``hot`` the share of lines that go to one course; ``duplicates`` the share of lines that are sent twice.
+    ``late`` is the share of courses whose catalog row comes only after half of the lines; ``missing`` the share of
+    those that get none; ``hot`` the share of lines that go to one course; ``duplicates`` the share of lines that are
+    sent twice.
     """
 
     lines: int = 100_000

@@ -15,9 +15,8 @@ import difflib
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.errors import ConfigException
-
 from course_revenue.contract import OnBrokenLine
+from headrace.errors import ConfigException
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """The course-revenue job as a topology.
 
-With the default settings it is, node for node, the topology that the Java DSL makes of the same steps, so the names of its
-internal topics are the same. No setting changes those names: the rejecting processor and its neighbours have names of their
-own and take no number, and the rejected sink comes last.
+With the default settings it is, node for node, the topology that the Java DSL makes of the same steps, so the names of
+its internal topics are the same. No setting changes those names: the rejecting processor and its neighbours have names
+of their own and take no number, and the rejected sink comes last.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
+
+from course_revenue.contract import BrokenLineError, OnBrokenLine, check, select_course
+from course_revenue.model import Course, LineKey, LineWithCourse, PurchaseLine, Revenue
+from course_revenue.settings import Settings
 from headrace import (
     Consumed,
+    FixedKeyProcessor,
     Grouped,
     Joined,
     Materialized,
@@ -23,14 +28,10 @@ from headrace import (
 )
 from headrace.serdes import Deserializer, JsonSerde, Serde, Serdes, Serializer
 
-from course_revenue.contract import BrokenLineError, OnBrokenLine, check, select_course
-from course_revenue.model import Course, LineKey, LineWithCourse, PurchaseLine, Revenue
-from course_revenue.settings import Settings
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace import KStream, Record, Topology
+    from headrace import FixedKeyRecord, KStream, Record, StreamsConfig, Topology
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +48,12 @@ REASON_HEADER: Final = "course-revenue.reason"
 TOPIC_HEADER: Final = "course-revenue.source.topic"
 PARTITION_HEADER: Final = "course-revenue.source.partition"
 OFFSET_HEADER: Final = "course-revenue.source.offset"
-"""Headers of a rejected record: the broken rule's name, and where the record lies; numbers as decimal text, all UTF-8."""
+"""Headers of a rejected record: the broken rule's name, and where the record lies. UTF-8, numbers as decimal text."""
 
 
-def build(config: Mapping[str, Any]) -> Topology:
+def build(config: StreamsConfig) -> Topology:
     """The job for a configuration: what ``headrace topology show course_revenue.topology:build`` calls."""
-    return build_topology(Settings.of(config), config)
+    return build_topology(Settings.of(config.originals()), config.values())
 
 
 def build_topology(
@@ -91,7 +92,8 @@ def build_topology(
     judged: KStream[Any, Any] | None = None
     if received is not None:
         judged = received.process(LineContract, named=Named.as_(CONTRACT))
-        lines = judged.map_values(lambda both: both.value, named=Named.as_(ACCEPTED))
+        # a processor, for a named one takes no number, while every other step takes one even when it is named
+        lines = judged.process_values(Unpack, named=Named.as_(ACCEPTED))
     revenue = (
         lines.select_key(select)
         .left_join(courses, LineWithCourse, Joined.with_(course_id_serde, line_serde, course_serde))
@@ -149,6 +151,14 @@ class ReceivedSerde(Serde[Received[T]], Generic[T]):
             immutable=inner.immutable,
             exact=True,
         )
+
+
+class Unpack(FixedKeyProcessor[Any, "Received[PurchaseLine]", PurchaseLine]):
+    """Goes on with the decoded line alone."""
+
+    def process(self, record: FixedKeyRecord[Any, Received[PurchaseLine]]) -> None:
+        """Forwards the line; its key and bytes are done with."""
+        self.context.forward(record.with_value(record.value.value))
 
 
 class LineContract(Processor["Received[LineKey]", "Received[PurchaseLine]", Any, Any]):

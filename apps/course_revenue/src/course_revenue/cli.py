@@ -1,0 +1,205 @@
+"""The ``course-revenue`` command: topics, load, run, totals, reconcile, and demo, which is all of them on this machine.
+
+Exit codes: 0 done, 1 failed (for ``reconcile``: the totals differ from the input), 2 the command line or a setting is
+wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from course_revenue.checks import Reconciliation, sum_input
+from course_revenue.checks import reconcile as compare
+from course_revenue.demo import DemoOptions, run_demo
+from course_revenue.sample import SampleSize
+from course_revenue.screen import open_screen
+from course_revenue.settings import Settings, without_product_keys
+from course_revenue.topics import PARTITIONS, create_topics, load_sample, read_line_values, wanted_topics
+from course_revenue.topology import build_topology
+from course_revenue.totals import event_time, open_totals, summary
+from headrace import StreamsConfig
+from headrace.cli.common import FAILED, log_to_stderr, note, read_properties, run_app, say
+from headrace.errors import ConfigException
+from headrace.tools.service import run_until_stopped
+
+app = typer.Typer(
+    name="course-revenue",
+    help="A running total of purchase lines per course, exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Config = Annotated[Path | None, typer.Option("--config", help="A .properties file; Java's loads unmodified.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; wins over the file.")]
+Brokers = Annotated[str | None, typer.Option("--bootstrap-server", help="host:port list; else that of --config.")]
+Lines = Annotated[int, typer.Option(min=1, help="Purchase lines of the sample.")]
+Courses = Annotated[int, typer.Option(min=1, help="Courses of the sample.")]
+Seed = Annotated[int, typer.Option(help="Another seed makes another sample.")]
+Duplicates = Annotated[float, typer.Option(min=0, max=1, help="Share of lines that are sent twice.")]
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run_app(app))
+
+
+@app.command()
+def topics(
+    config: Config = None,
+    settings: Set = None,
+    bootstrap_server: Brokers = None,
+    partitions: Annotated[int, typer.Option(min=1, help="Of each topic.")] = PARTITIONS,
+    replication_factor: Annotated[int, typer.Option(help="Of each topic; -1 is the brokers' default.")] = -1,
+    lines_retention_ms: Annotated[
+        int | None, typer.Option(min=-1, help="How long lines are kept, by event time; -1 for ever (samples need it).")
+    ] = None,
+) -> None:
+    """Create the product's topics where they are missing."""
+    brokers, product = _where(config, settings, bootstrap_server)
+    wanted = wanted_topics(
+        product,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        lines_retention_ms=lines_retention_ms,
+    )
+    for name, made in create_topics(brokers, wanted).items():
+        say(f"{'created' if made else 'exists'}: {name}")
+
+
+@app.command()
+def load(
+    config: Config = None,
+    settings: Set = None,
+    bootstrap_server: Brokers = None,
+    lines: Lines = 100_000,
+    courses: Courses = 1_000,
+    seed: Seed = 1,
+    duplicates: Duplicates = 0.0,
+) -> None:
+    """Send a sample of purchase lines and courses to the topics."""
+    brokers, product = _where(config, settings, bootstrap_server)
+    size = SampleSize(lines=lines, courses=courses, seed=seed, duplicates=duplicates)
+    screen = open_screen()
+    with screen.progress("loading purchase lines", lines) as advance:
+        sent = load_sample(brokers, product, size, advance)
+    say(f"loaded {sent:,} lines into {product.lines} and up to {courses:,} courses into {product.courses}")
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Option("--config", help="A .properties file; Java's loads unmodified.")],
+    settings: Set = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    stop_with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+) -> None:
+    """Run one instance of the job until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
+    log_to_stderr(log_level)
+    properties = read_properties(config, settings or ())
+    product = Settings.of(properties)
+    streams_config = StreamsConfig.load(without_product_keys(properties))
+    topology = build_topology(product, streams_config.values())
+    if stop_with_stdin:
+        threading.Thread(target=_stop_when_stdin_closes, name="stdin-watch", daemon=True).start()
+    raise typer.Exit(run_until_stopped(topology, streams_config))
+
+
+@app.command()
+def totals(config: Config = None, settings: Set = None, bootstrap_server: Brokers = None) -> None:
+    """Print the latest total of every course from the output topic, tab separated, and a summary on standard error."""
+    brokers, product = _where(config, settings, bootstrap_server)
+    with open_totals(brokers, product) as table:
+        table.read_to_end()
+        say("course_id\tnet_cents\tline_count\tdimension_missing\tupdated_event_time\tupdated_utc")
+        for course, total in sorted(table.values.items()):
+            missing = str(total.dimension_missing).lower()
+            when = event_time(total.updated_event_time)
+            say(f"{course}\t{total.net_cents}\t{total.line_count}\t{missing}\t{total.updated_event_time}\t{when}")
+        note(summary(table.values))
+
+
+@app.command()
+def reconcile(
+    config: Config = None,
+    settings: Set = None,
+    bootstrap_server: Brokers = None,
+    every: Annotated[bool, typer.Option("--all", help="Print the courses that agree, too.")] = False,
+) -> None:
+    """Compare the totals with a SQL sum over the input: exit code 1 on a difference that duplicates do not explain."""
+    brokers, product = _where(config, settings, bootstrap_server)
+    sums = sum_input(read_line_values(brokers, product))
+    with open_totals(brokers, product) as table:
+        table.read_to_end()
+        comparison = compare(sums, table.values)
+    _print_comparison(comparison, every=every)
+    if not comparison.agrees:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Option(help="Where the local Kafka and the job keep their data.")] = Path(
+        ".headrace"
+    )
+    / "demo",
+    once: Annotated[
+        bool, typer.Option("--once", help="End when the totals equal the sum (0), or after --timeout (1).")
+    ] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Forget what an earlier run left.")] = False,
+    lines: Lines = 100_000,
+    courses: Courses = 1_000,
+    seed: Seed = 1,
+    duplicates: Duplicates = 0.0,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the local Kafka; else any free one.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds from the job's start, with --once.")] = 120.0,
+) -> None:
+    """Local Kafka, topics, a sample, the job with exactly_once_v2, and the totals as they move, until Ctrl-C."""
+    size = SampleSize(lines=lines, courses=courses, seed=seed, duplicates=duplicates)
+    options = DemoOptions(directory, size, once=once, anew=anew, port=port, timeout_s=timeout)
+    raise typer.Exit(run_demo(options, open_screen()))
+
+
+def _where(config: Path | None, settings: list[str] | None, bootstrap_server: str | None) -> tuple[str, Settings]:
+    properties: dict[str, Any] = read_properties(config, settings or ())
+    brokers = bootstrap_server or properties.get("bootstrap.servers")
+    if not brokers:
+        raise ConfigException("which brokers? Give --bootstrap-server host:port, or --config with bootstrap.servers")
+    return str(brokers), Settings.of(properties)
+
+
+def _print_comparison(comparison: Reconciliation, *, every: bool) -> None:
+    say("course_id\tsql_cents\ttopic_cents\tdifference\tduplicate_cents\tsql_lines\ttopic_lines\tverdict")
+    for row in comparison.rows:
+        if row.verdict == "equal" and not every:
+            continue
+        sql = (row.input.net_cents, row.input.line_count) if row.input else (0, 0)
+        topic = (row.total.net_cents, row.total.line_count) if row.total else (0, 0)
+        say(
+            f"{row.course_id}\t{sql[0]}\t{topic[0]}\t{row.difference_cents}\t{row.duplicate_cents}"
+            f"\t{sql[1]}\t{topic[1]}\t{row.verdict}"
+        )
+    kinds = [row.verdict for row in comparison.rows]
+    repeated = sum(row.input.line_count - row.input.deduped_line_count for row in comparison.rows if row.input)
+    note(
+        f"{len(kinds):,} courses: {kinds.count('equal'):,} equal to the sum over every line,"
+        f" {kinds.count('deduped'):,} equal to the sum without repeated lines,"
+        f" {kinds.count('different'):,} different;"
+        f" {repeated:,} repeated and {comparison.broken:,} broken lines in the input"
+    )
+
+
+def _stop_when_stdin_closes() -> None:
+    """Ends this process in order when the one that started it is gone, however it went."""
+    # not through sys.stdin, whose lock would be held at the interpreter's end
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

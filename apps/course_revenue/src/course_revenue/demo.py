@@ -1,0 +1,247 @@
+"""The whole product on this machine, in one terminal: local Kafka, topics, sample, job, and the totals as they move.
+
+What it keeps lies below one directory: the cluster's data, the job's state and log, and a note of what was loaded. A
+later run in the same directory goes on with them, or starts anew where that is asked for or the load was not
+finished. Whatever it started is stopped at the end, however the end comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from course_revenue.checks import InputSums, Reconciliation, reconcile, sum_input
+from course_revenue.settings import Settings
+from course_revenue.topics import create_topics, load_sample, read_line_values, wanted_topics
+from course_revenue.totals import open_totals
+from headrace.errors import KafkaException
+from headrace.testing.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import FrameType
+
+    from course_revenue.model import Revenue
+    from course_revenue.sample import SampleSize
+    from course_revenue.screen import Screen
+
+APPLICATION_ID: Final = "course-revenue"
+_RESUM_EVERY_S: Final = 5.0
+_LOG_TAIL_LINES: Final = 15
+_JOB_STOP_S: Final = 45.0
+
+
+class DemoError(KafkaException):
+    """The demo cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What a demo does.
+
+    ``timeout_s`` is how long, from the start of the job, a run with ``once`` waits for the totals to equal the sum.
+    """
+
+    directory: Path
+    size: SampleSize
+    once: bool = False
+    anew: bool = False
+    port: int | None = None
+    timeout_s: float = 120.0
+
+
+def run_demo(options: DemoOptions, screen: Screen) -> int:
+    """Runs until the totals are equal (``once``), or until it is interrupted.
+
+    Args:
+        options: see there.
+        screen: shows what happens.
+
+    Returns:
+        With ``once``: 0 when the totals equal the plain sum over the input, else 1. Without: 0 after an interrupt.
+
+    Raises:
+        DemoError: another demo uses the directory.
+        KafkaException: a step failed; what was started is stopped.
+    """
+    directory = options.directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    with _only_one(directory), _interrupts():
+        try:
+            return _run(options, directory, screen)
+        except KeyboardInterrupt:
+            screen.say("stopping")
+            return 1 if options.once else 0
+        finally:
+            screen.close()
+            LocalCluster(directory / "cluster").stop()
+            screen.say("stopped the job and the local Kafka")
+
+
+def _run(options: DemoOptions, directory: Path, screen: Screen) -> int:
+    settings = Settings()
+    note = directory / "loaded.json"
+    wanted = {"sample": asdict(options.size)}
+    goes_on = _decide(options, directory, note, wanted, screen)
+    cluster = LocalCluster(directory / "cluster", port=options.port, log=screen.say)
+    cluster.start()
+    brokers = cluster.bootstrap_servers
+    screen.say(f"Apache Kafka runs at {brokers}")
+    if not goes_on:
+        create_topics(brokers, wanted_topics(settings, lines_retention_ms=-1))
+        with screen.progress("loading purchase lines", options.size.lines) as advance:
+            load_sample(brokers, settings, options.size, advance)
+        note.write_text(json.dumps(wanted), encoding="utf-8")
+    sums = sum_input(read_line_values(brokers, settings))
+    lines = sum(course.line_count for course in sums.courses.values())
+    screen.say(f"{lines:,} purchase lines of {len(sums.courses):,} courses are in {settings.lines}")
+    with _job(directory, brokers) as job:
+        screen.say(f"the job runs with exactly_once_v2; its log: {directory / 'job.log'}")
+        return _watch(options, settings, brokers, sums, job, screen)
+
+
+def _decide(options: DemoOptions, directory: Path, note: Path, wanted: Mapping[str, object], screen: Screen) -> bool:
+    """Whether to go on with what is there; what is not gone on with is removed."""
+    try:
+        loaded = json.loads(note.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        loaded = None
+    if loaded == wanted and not options.anew:
+        screen.say(f"going on with the sample and the totals of the last run in {directory}")
+        return True
+    if options.anew:
+        why = "as asked"
+    elif loaded is not None:
+        why = "another sample is asked for"
+    elif (directory / "cluster").exists():
+        why = "the last run was ended before its sample was loaded"
+    else:
+        why = "nothing is here yet"
+    screen.say(f"starting anew in {directory}: {why}")
+    LocalCluster(directory / "cluster").stop()
+    note.unlink(missing_ok=True)
+    for part in ("cluster", "state"):
+        shutil.rmtree(directory / part, ignore_errors=True)
+    return False
+
+
+def _watch(
+    options: DemoOptions,
+    settings: Settings,
+    brokers: str,
+    sums: InputSums,
+    job: subprocess.Popen[bytes],
+    screen: Screen,
+) -> int:
+    deadline = time.monotonic() + options.timeout_s
+    summed_at = time.monotonic()
+    with open_totals(brokers, settings) as totals:
+        while True:
+            changed = totals.poll(0.25)
+            applied = sum(total.line_count for total in totals.values.values())
+            expected = sum(course.line_count for course in sums.courses.values())
+            if applied > expected and time.monotonic() - summed_at > _RESUM_EVERY_S:
+                # somebody loads more lines while this runs
+                sums = sum_input(read_line_values(brokers, settings))
+                summed_at = time.monotonic()
+                continue
+            comparison = reconcile(sums, totals.values) if applied == expected else None
+            equal = comparison is not None and comparison.equal
+            screen.show(totals.values, [key for key, _ in changed], expected, equal)
+            if equal and options.once:
+                return 0
+            if job.poll() is not None:
+                raise DemoError(f"the job ended with exit code {job.returncode}; the end of its log:\n{_tail(job)}")
+            if options.once and time.monotonic() > deadline:
+                screen.say(_difference(totals.values, comparison or reconcile(sums, totals.values), options.timeout_s))
+                return 1
+
+
+def _difference(totals: Mapping[str, Revenue], comparison: Reconciliation, timeout_s: float) -> str:
+    rows = [row for row in comparison.rows if row.verdict != "equal"]
+    some = ", ".join(f"{row.course_id} by {row.difference_cents} cents" for row in rows[:5])
+    return (
+        f"the totals do not equal the sum over the input {timeout_s:.0f} s after the job's start:"
+        f" {len(rows):,} of {len(comparison.rows):,} courses differ ({some}); {len(totals):,} have a total"
+    )
+
+
+@contextlib.contextmanager
+def _job(directory: Path, brokers: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One instance of the job as a process of its own; ends with this one, even if this one is killed."""
+    config = directory / "course-revenue.properties"
+    config.write_text(
+        "\n".join(
+            [
+                f"application.id={APPLICATION_ID}",
+                f"bootstrap.servers={brokers}",
+                "processing.guarantee=exactly_once_v2",
+                "commit.interval.ms=1000",
+                # '\' begins an escape in a properties file
+                f"state.dir={directory / 'state'}".replace("\\", "\\\\"),
+                "session.timeout.ms=10000",
+                "",
+            ]
+        ),
+        encoding="iso-8859-1",
+        errors="backslashreplace",
+    )
+    with (directory / "job.log").open("wb") as log:
+        job = subprocess.Popen(
+            [sys.executable, "-m", "course_revenue", "run", "--config", str(config), "--stop-with-stdin"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    job.args = str(directory / "job.log")
+    try:
+        yield job
+    finally:
+        job.terminate()
+        try:
+            job.wait(_JOB_STOP_S)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            job.wait()
+        if job.stdin is not None:
+            job.stdin.close()
+
+
+def _tail(job: subprocess.Popen[bytes]) -> str:
+    text = Path(str(job.args)).read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.strip().splitlines()[-_LOG_TAIL_LINES:])
+
+
+@contextlib.contextmanager
+def _only_one(directory: Path) -> Iterator[None]:
+    with (directory / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DemoError(f"another run uses {directory}: stop it first, or name another --directory") from None
+        yield
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the demo as Ctrl-C does, so that it stops what it started."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

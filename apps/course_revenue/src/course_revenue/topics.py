@@ -1,0 +1,111 @@
+"""The product's topics: which there are, how they are made, and loading them with a sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from course_revenue.contract import OnBrokenLine
+from course_revenue.sample import sample
+from headrace.errors import ConfigException
+from headrace.kafka import NewTopic, TopicAdmin
+from headrace.topics import TopicReader, TopicWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from course_revenue.sample import SampleSize
+    from course_revenue.settings import Settings
+
+PARTITIONS = 6
+_TELL_EVERY = 2_000
+
+
+def wanted_topics(
+    settings: Settings,
+    *,
+    partitions: int = PARTITIONS,
+    replication_factor: int = -1,
+    lines_retention_ms: int | None = None,
+) -> list[NewTopic]:
+    """The topics that must exist before the first start.
+
+    Args:
+        settings: their names; the rejected topic is among them only where broken lines go there.
+        partitions: of each.
+        replication_factor: of each; -1 is the brokers' default.
+        lines_retention_ms: how long lines are kept, by the *event time* that their records carry; None is the brokers'
+            default, -1 for ever (a sample with old event times vanishes within minutes otherwise).
+    """
+    retention = {} if lines_retention_ms is None else {"retention.ms": str(lines_retention_ms)}
+    compacted = {"cleanup.policy": "compact"}
+    topics = [
+        NewTopic(settings.lines, partitions, replication_factor, {"cleanup.policy": "delete", **retention}),
+        NewTopic(settings.courses, partitions, replication_factor, compacted),
+        NewTopic(settings.output, partitions, replication_factor, compacted),
+    ]
+    if settings.on_broken_line is OnBrokenLine.REJECT:
+        topics.append(
+            NewTopic(settings.rejected, partitions, replication_factor, {"cleanup.policy": "delete", **retention})
+        )
+    return topics
+
+
+def create_topics(bootstrap_servers: str, topics: list[NewTopic]) -> dict[str, bool]:
+    """Creates the topics that are missing.
+
+    Returns:
+        By name, whether the topic was made now.
+
+    Raises:
+        ConfigException: one exists with another number of partitions.
+    """
+    admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
+    try:
+        counts = admin.partition_counts([topic.name for topic in topics])
+        for topic in topics:
+            if counts.get(topic.name, topic.partitions) != topic.partitions:
+                raise ConfigException(
+                    f"topic {topic.name} exists with {counts[topic.name]} partitions instead of {topic.partitions}:"
+                    " another count is a rebuild, so delete the topic or ask for its count with --partitions"
+                )
+        existed = admin.create_topics([topic for topic in topics if topic.name not in counts])
+    finally:
+        admin.close()
+    return {topic.name: topic.name not in counts and topic.name not in existed for topic in topics}
+
+
+def load_sample(
+    bootstrap_servers: str,
+    settings: Settings,
+    size: SampleSize,
+    tell: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Sends a sample to the lines topic and the courses topic.
+
+    Args:
+        bootstrap_servers: ``host:port`` list.
+        settings: the topics' names.
+        size: what the sample is made of.
+        tell: told the number of lines sent so far, now and then.
+
+    Returns:
+        The number of lines, repeated ones included. All have arrived.
+    """
+    lines = 0
+    with TopicWriter(bootstrap_servers) as writer:
+        for record in sample(size):
+            topic = settings.courses if record.is_course else settings.lines
+            writer.send(topic, record.key, record.value, timestamp_ms=record.timestamp_ms)
+            if not record.is_course:
+                lines += 1
+                if lines % _TELL_EVERY == 0:
+                    tell(lines)
+    tell(lines)
+    return lines
+
+
+def read_line_values(bootstrap_servers: str, settings: Settings) -> Iterator[bytes | None]:
+    """The values of the lines topic up to its present end, as they are."""
+    with TopicReader(bootstrap_servers, settings.lines) as reader:
+        for record in reader.to_end():
+            yield record.value

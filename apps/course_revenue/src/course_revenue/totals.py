@@ -1,0 +1,46 @@
+"""The totals as readers are meant to read them: the latest record of each course, committed ones only."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from course_revenue.model import Revenue
+from headrace.serdes import JsonDeserializer, StringDeserializer
+from headrace.topics import LatestByKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from course_revenue.settings import Settings
+
+
+def open_totals(bootstrap_servers: str, settings: Settings) -> LatestByKey[str, Revenue]:
+    """The output topic as a table, nothing read yet.
+
+    Raises:
+        MissingSourceTopicException: the output topic does not exist.
+    """
+    return LatestByKey(bootstrap_servers, settings.output, StringDeserializer(), JsonDeserializer(Revenue))
+
+
+def money(cents: int) -> str:
+    """Cents for a person: ``-1,234.05``. Exact for any size."""
+    sign, cents = ("-", -cents) if cents < 0 else ("", cents)
+    return f"{sign}{cents // 100:,}.{cents % 100:02d}"
+
+
+def event_time(epoch_ms: int) -> str:
+    """An event time in UTC, to the second; the bare number where the calendar ends."""
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return str(epoch_ms)
+
+
+def summary(totals: Mapping[str, Revenue]) -> str:
+    """All courses on one line."""
+    lines = sum(total.line_count for total in totals.values())
+    net = sum(total.net_cents for total in totals.values())
+    flagged = sum(total.dimension_missing for total in totals.values())
+    return f"{len(totals):,} courses, {lines:,} lines, net {money(net)}, {flagged:,} without a catalog row"

@@ -1,0 +1,168 @@
+"""What the command groups share: output, errors to exit codes, and naming things in a user's module."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from headrace.config.sources import Environment, read_source
+from headrace.errors import ConfigException, KafkaException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import typer
+
+FAILED = 1
+USAGE = 2
+_INTERRUPTED = 130
+
+# soft_wrap: a long line stays one line, for grep and for copying
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def say(line: str) -> None:
+    """One plain line on standard output, whatever it contains."""
+    out.print(line, markup=False)
+
+
+def note(line: str) -> None:
+    """One plain line on standard error: progress and the like."""
+    err.print(line, markup=False)
+
+
+def run_app(app: typer.Typer) -> int:
+    """Runs a command line.
+
+    Returns:
+        The exit code. Errors of headrace are one message without a traceback; any other exception is a defect and is
+        not caught.
+    """
+    import typer.main
+
+    # a command's own messages say what failed; only what runs for long shows log lines, see log_to_stderr
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        return _INTERRUPTED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        return wrong.exit_code
+    except ConfigException as wrong:
+        note(f"error: {wrong}")
+        return USAGE
+    except KafkaException as failed:
+        note(f"error: {failed}")
+        return FAILED
+    return result if isinstance(result, int) else 0
+
+
+def load_function(reference: str) -> Callable[..., Any]:
+    """The function that ``MODULE:FUNCTION`` names; the current directory is looked in, as by ``python -m``.
+
+    Raises:
+        ConfigException: the text has another form, or there is no such module or function.
+    """
+    module_name, colon, function_name = reference.partition(":")
+    if not (module_name and colon and function_name):
+        raise ConfigException(
+            f"'{reference}' does not name a function: write MODULE:FUNCTION, such as my_app.topology:build"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as e:
+        if e.name is None or not f"{module_name}.".startswith(f"{e.name}."):
+            raise
+        raise ConfigException(f"there is no module {module_name} on the import path or in {here}") from e
+    found: Any = module
+    for part in function_name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ConfigException(f"module {module_name} has no function {function_name}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def call_with_config(function: Callable[..., Any], config: Any) -> Any:
+    """Calls a topology function: with the configuration if it takes an argument, else with none.
+
+    Raises:
+        ConfigException: it takes more than one.
+    """
+    required = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    optional = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) and p not in required
+    ]
+    if len(required) > 1:
+        raise ConfigException(
+            f"{function.__qualname__} takes {len(required)} arguments:"
+            " a topology function takes the configuration, or nothing"
+        )
+    return function(config) if required or optional else function()
+
+
+def read_properties(file: Path | None, settings: Iterable[str]) -> dict[str, Any]:
+    """Settings of a properties file, the environment (``HEADRACE_…``) and ``key=value`` texts; later ones win.
+
+    Raises:
+        ConfigException: the file cannot be read, or a text has no ``=``.
+    """
+    merged: dict[str, Any] = {}
+    if file is not None:
+        merged |= read_source(file)
+    merged |= read_source(Environment(_own_environment()))
+    for text in settings:
+        key, sign, value = text.partition("=")
+        if not (sign and key.strip()):
+            raise ConfigException(f"--set {text}: write --set key=value")
+        merged[key.strip()] = value.strip()
+    return merged
+
+
+def _own_environment() -> Mapping[str, str]:
+    """The environment without the variables that are about tools and tests, not about an application."""
+    tools = ("HEADRACE_KAFKA_LIB", "HEADRACE_BOOTSTRAP", "HEADRACE_JAVA_WORK")
+    return {name: value for name, value in os.environ.items() if name not in tools}
+
+
+def log_to_stderr(level: str) -> None:
+    """Sends the library's log lines to standard error; those of the membership client from warnings on.
+
+    Raises:
+        ConfigException: there is no such level.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ConfigException(f"--log-level {level}: allowed are debug, info, warning, error")
+    logging.basicConfig(
+        force=True,
+        level=number,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s",
+    )
+    if number > logging.DEBUG:
+        logging.getLogger("kafka").setLevel(max(number, logging.WARNING))

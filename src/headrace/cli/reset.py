@@ -1,0 +1,89 @@
+"""``headrace reset``: the application reset tool."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.common import FAILED, call_with_config, load_function, note, read_properties, say
+from headrace.config import StreamsConfig
+from headrace.errors import ConfigException
+from headrace.kafka import TopicAdmin
+from headrace.tools.reset import ResetRequest, application_topics
+from headrace.tools.reset import reset as reset_application
+
+if TYPE_CHECKING:
+    from headrace.tools.reset import ResetTo
+
+
+def reset(
+    application_id: Annotated[str | None, typer.Option(help="Which application; else that of --config.")] = None,
+    bootstrap_server: Annotated[str | None, typer.Option(help="host:port list of the brokers.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="The application's .properties file.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting.")] = None,
+    input_topics: Annotated[
+        list[str] | None, typer.Option(help="Topics to read anew, comma separated; with --topology all its sources.")
+    ] = None,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="Read them from their start (the default).")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Read them from their end.")] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="Read them from this offset.")] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Names exactly the internal topics to delete."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove members that are still active first.")] = False,
+) -> None:
+    """Bring an application back to its start: offsets of its input topics, and its internal topics.
+
+    Refuses while members are active. Without --topology, internal topics whose name could also be another
+    application's are listed and kept. Output topics and local state are not touched.
+    """
+    properties = read_properties(config, settings or ())
+    if application_id:
+        properties["application.id"] = application_id
+    if bootstrap_server:
+        properties["bootstrap.servers"] = bootstrap_server
+    for key, option in (("application.id", "--application-id"), ("bootstrap.servers", "--bootstrap-server")):
+        if not properties.get(key):
+            raise ConfigException(f"{key} is not known: give {option}, or --config with it")
+    streams_config = StreamsConfig.load(properties)
+    inputs = [name.strip() for text in input_topics or () for name in text.split(",") if name.strip()]
+    internal: frozenset[str] | None = None
+    if topology is not None:
+        built = call_with_config(load_function(topology), streams_config)
+        sources, internal = application_topics(built, str(properties["application.id"]))
+        inputs = inputs or list(sources)
+    request = ResetRequest(
+        application_id=str(properties["application.id"]),
+        input_topics=tuple(dict.fromkeys(inputs)),
+        to=_target(to_earliest, to_latest, to_offset),
+        internal_topics=internal,
+        force=force,
+    )
+    admin = TopicAdmin(streams_config.admin_config())
+    try:
+        plan = reset_application(admin, request, dry_run=dry_run, tell=say)
+    finally:
+        admin.close()
+    if dry_run:
+        note("dry run: nothing was changed")
+        if plan.refusals:
+            raise typer.Exit(FAILED)
+    else:
+        note(
+            f"reset {request.application_id}; its local state is not touched:"
+            " delete it, or call clean_up() before the next start"
+        )
+
+
+def _target(to_earliest: bool, to_latest: bool, to_offset: int | None) -> ResetTo:
+    if to_earliest + to_latest + (to_offset is not None) > 1:
+        raise ConfigException("--to-earliest, --to-latest and --to-offset exclude each other")
+    if to_offset is not None:
+        return to_offset
+    return "latest" if to_latest else "earliest"

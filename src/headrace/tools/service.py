@@ -1,0 +1,71 @@
+"""One instance of an application as a process: runs until it is told to stop, or fails."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from headrace.runtime.states import State
+from headrace.runtime.streams import KafkaStreams, StreamThreadExceptionResponse
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from headrace.config import StreamsConfig
+    from headrace.topology import Topology
+
+log = logging.getLogger(__name__)
+
+_CLOSE_TIMEOUT_S = 30.0
+
+
+def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
+    """Runs an application in this process until SIGTERM, SIGINT or SIGHUP, or until a thread of it fails.
+
+    Called from the main thread: it takes the three signals for as long as it runs.
+
+    Args:
+        topology: what to run.
+        config: its configuration.
+
+    Returns:
+        0 after a stop that was asked for and done in order; 1 when the application failed (its error is logged), or did
+        not close in time.
+    """
+    over = threading.Event()
+    failures: list[BaseException] = []
+    streams = KafkaStreams(topology, config)
+
+    def failed(error: BaseException) -> StreamThreadExceptionResponse:
+        failures.append(error)
+        log.error("the application stops: %s: %s", type(error).__name__, error, exc_info=error)
+        over.set()
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    def moved(new: State, old: State) -> None:
+        log.info("state %s (was %s)", new.name, old.name)
+        if new in (State.ERROR, State.NOT_RUNNING):
+            over.set()
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        log.info("%s: stopping", signal.Signals(number).name)
+        over.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        streams.set_uncaught_exception_handler(failed)
+        streams.set_state_listener(moved)
+        try:
+            streams.start()
+            over.wait()
+            asked_for = not failures and streams.state() is not State.ERROR
+        finally:
+            closed = streams.close(_CLOSE_TIMEOUT_S)
+        if not closed:
+            log.error("the application did not close within %.0f s", _CLOSE_TIMEOUT_S)
+        return 0 if asked_for and closed and not failures else 1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
