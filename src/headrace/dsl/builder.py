@@ -71,13 +71,11 @@ class StreamsBuilder:
             consumed: Serdes, timestamp extractor, reset policy, name of the node.
 
         Raises:
-            TopologyException: There is no topic, or its name is not allowed.
+            TopologyException: No topic was given.
         """
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         if not names:
             raise TopologyException("a stream needs at least one topic")
-        for topic in names:
-            naming.validate_name(topic)
         how: Consumed[K, V] = consumed or Consumed()
         name = self._scope.node_name(how.name, naming.SOURCE)
         node = self._scope.graph.add((ROOT,), name, StreamSource(names, how))
@@ -96,11 +94,7 @@ class StreamsBuilder:
             consumed: Serdes, also of the store; timestamp extractor, reset policy, name.
             materialized: The store. Without a name it is only made when the table's rows are looked up. Its serdes
                 count only where ``consumed`` is not given.
-
-        Raises:
-            TopologyException: The topic's name is not allowed.
         """
-        naming.validate_name(topic)
         scope = self._scope
         if consumed is not None:
             how = consumed

@@ -111,7 +111,9 @@ class StateStore:
     builder: AnyStoreBuilder
 
 
-NodeData: TypeAlias = "Root | StreamSource | TableSource | StreamToTable | Process | Split | Repartition | Sink | StateStore"
+NodeData: TypeAlias = (
+    "Root | StreamSource | TableSource | StreamToTable | Process | Split | Repartition | Sink | StateStore"
+)
 
 
 @dataclass(slots=True)

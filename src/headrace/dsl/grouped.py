@@ -48,9 +48,7 @@ class KGroupedStream(Generic[K, V]):
         self._grouped = grouped
         self._shared_repartition: int | None = None
 
-    def count(
-        self, materialized: Materialized[K, int] | None = None, named: Named | None = None
-    ) -> KTable[K, int]:
+    def count(self, materialized: Materialized[K, int] | None = None, named: Named | None = None) -> KTable[K, int]:
         """The number of records of each key.
 
         Args:

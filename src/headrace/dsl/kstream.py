@@ -171,9 +171,7 @@ class KStream(Generic[K, V]):
 
     # tables and groups
 
-    def to_table(
-        self, materialized: Materialized[K, V] | None = None, named: Named | None = None
-    ) -> KTable[K, V]:
+    def to_table(self, materialized: Materialized[K, V] | None = None, named: Named | None = None) -> KTable[K, V]:
         """The stream read as a table: each record is the new row of its key, None deletes it.
 
         Args:

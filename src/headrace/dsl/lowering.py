@@ -42,7 +42,8 @@ def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], default_store_t
         default_store_type: Body of stores for which none was chosen.
 
     Raises:
-        TopologyException: Two nodes or stores have one name, or a topic is read by two sources.
+        TopologyException: Two nodes or stores have one name, a topic is read by two sources, or joined repartition
+            topics have different enforced partition counts.
     """
     topology = Topology()
     written: set[int] = set()
@@ -58,6 +59,7 @@ def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], default_store_t
             heapq.heappush(queue, (graph.nodes[child].priority, child))
     for group in copartitioned:
         topology.copartition_sources(group)
+    topology.validate_copartition()
     return topology
 
 

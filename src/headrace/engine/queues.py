@@ -41,6 +41,7 @@ class PartitionQueue:
         size: Records waiting.
         partition_time: Greatest timestamp taken from this partition, -1 before the first.
         next_offset: Offset after the last record processed, dropped ones included; None before the first.
+        turn: Among queues whose heads have one time, the least turn goes first.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class PartitionQueue:
         self.size = 0
         self.partition_time = -1
         self.next_offset: int | None = None
+        self.turn = 0
         self._record = record
         self._extractor = extractor
         self._decode_key = decode_key

@@ -97,6 +97,7 @@ class StreamTask:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._processed_since_commit = 0
+        self._turn = 0
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -155,7 +156,10 @@ class StreamTask:
 
     def add_records(self, partition: TopicPartition, records: list[RawRecord]) -> None:
         """Append raw records of one of the task's partitions; the list is the task's own from now on."""
-        self.queues[partition].add(records)
+        queue = self.queues[partition]
+        if not queue.size:
+            self._end_turn(queue)
+        queue.add(records)
         if self._idle_since:
             self._idle_since.pop(partition, None)
 
@@ -178,6 +182,7 @@ class StreamTask:
                     break
                 queue, bound = chosen
                 done += queue.run(bound, limit - done)
+                self._end_turn(queue)
                 if self._bound.failure is not None:
                     raise self._bound.failure
                 if record.interrupt:
@@ -290,11 +295,15 @@ class StreamTask:
             head = queue.head_timestamp()
             if not queue.size:
                 continue
-            if best is None or head < least:
+            if best is None or head < least or (head == least and queue.turn < best.turn):
                 best, least, bound = queue, head, least
             elif head < bound:
                 bound = head
         return None if best is None else (best, bound)
+
+    def _end_turn(self, queue: PartitionQueue) -> None:
+        self._turn += 1
+        queue.turn = self._turn
 
     def _must_wait_for(self, partition: TopicPartition) -> bool:
         if self._idle_ms < 0:

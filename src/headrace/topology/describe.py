@@ -77,7 +77,5 @@ def _text(node: _Described) -> str:
         return f"    Source: {node.name} (topics: [{topics}])\n      --> {successors}\n"
     if isinstance(spec, ProcessorSpec):
         stores = ", ".join(hash_order(hash_order(spec.stores), copied=True))
-        return (
-            f"    Processor: {node.name} (stores: [{stores}])\n      --> {successors}\n      <-- {predecessors}\n"
-        )
+        return f"    Processor: {node.name} (stores: [{stores}])\n      --> {successors}\n      <-- {predecessors}\n"
     return f"    Sink: {node.name} (topic: {spec.topic})\n      <-- {predecessors}\n"

@@ -15,7 +15,15 @@ from headrace.errors import TopologyException
 from headrace.naming import internal_topic, validate_name
 from headrace.processors.papi import UserProcessor
 from headrace.topology import topics
-from headrace.topology.built import BuiltTopology, InternalTopic, NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, SubTopology
+from headrace.topology.built import (
+    BuiltTopology,
+    InternalTopic,
+    NodeSpec,
+    ProcessorSpec,
+    SinkSpec,
+    SourceSpec,
+    SubTopology,
+)
 from headrace.topology.describe import describe
 from headrace.topology.javaorder import hash_order
 
@@ -85,7 +93,6 @@ class Topology:
         if not source_topics:
             raise TopologyException(f"the source {name} needs at least one topic")
         for topic in source_topics:
-            validate_name(topic)
             if topic in self._source_topics:
                 raise TopologyException(
                     f"the topic {topic} of source {name} has already been registered by another source: "
@@ -144,7 +151,6 @@ class Topology:
         Raises:
             TopologyException: The name is taken, or a parent is missing or a sink.
         """
-        validate_name(topic)
         self._check_new(name)
         self._check_parents(name, parent_names)
         self._add(SinkSpec(name, topic, key_serializer, value_serializer, partitioner), parent_names)
@@ -207,17 +213,25 @@ class Topology:
         """Sources whose topics must have one partition count, because a node joins their records by key."""
         self._copartitioned.append(frozenset(source_names))
 
+    def validate_copartition(self) -> None:
+        """Check what can be known about joined topics before there is a cluster.
+
+        Raises:
+            TopologyException: Joined repartition topics have different enforced partition counts.
+        """
+        for group in self._copartitioned_topics():
+            counts = {topic: self._repartition_topics.get(topic) for topic in group}
+            if None not in counts.values() and len(set(counts.values())) > 1:
+                listed = ", ".join(f"'{topic}' with {count}" for topic, count in sorted(counts.items()))
+                raise TopologyException(f"joined topics do not have the same number of partitions: {listed}")
+
     def build(self, application_id: str, topic_config: Mapping[str, str] | None = None) -> BuiltTopology:
         """Freeze the topology for an application.
 
         Args:
             application_id: ``application.id``, in front of every internal topic's name.
             topic_config: Settings of internal topics (the configuration's ``topic.*`` without that prefix).
-
-        Raises:
-            TopologyException: Repartition topics with different enforced partition counts are to be joined.
         """
-        self._check_enforced_partitions()
         extra = dict(topic_config or {})
         return BuiltTopology(
             application_id,
@@ -299,9 +313,7 @@ class Topology:
             if isinstance(spec, SourceSpec):
                 for topic in spec.topics:
                     if topic in self._repartition_topics:
-                        made = topics.repartition(
-                            application_id, topic, self._repartition_topics[topic], topic_config
-                        )
+                        made = topics.repartition(application_id, topic, self._repartition_topics[topic], topic_config)
                         repartition[made.name] = made
                 spec = replace(spec, topics=tuple(self._final(application_id, topic) for topic in spec.topics))
                 read.update(spec.topics)
@@ -347,13 +359,6 @@ class Topology:
             for topic in group_topics:
                 group_of[topic] = group
         return tuple(dict.fromkeys(frozenset(group) for group in group_of.values()))
-
-    def _check_enforced_partitions(self) -> None:
-        for group in self._copartitioned_topics():
-            counts = {topic: self._repartition_topics.get(topic) for topic in group}
-            if None not in counts.values() and len(set(counts.values())) > 1:
-                listed = ", ".join(f"{topic} with {count}" for topic, count in sorted(counts.items()))
-                raise TopologyException(f"joined repartition topics do not have the same number of partitions: {listed}")
 
 
 def check_supplier(name: str, supplier: Callable[[], object]) -> None:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from headrace.api.processor import FixedKeyProcessorContext, ProcessorContext
     from headrace.api.record import FixedKeyRecord, Record
 
-AnyRecord = "Record[Any, Any]"
-
-
 class _Simple(Processor[Any, Any, Any, Any]):
     def __init__(self, body: Callable[[ProcessorContext[Any, Any], Record[Any, Any]], None]) -> None:
         self._body = body
@@ -27,37 +24,37 @@ class _Simple(Processor[Any, Any, Any, Any]):
         self._body(self.context, record)
 
 
-class _StoreCount(Processor[Any, Any, Any, Any]):
-    def __init__(self, store: str) -> None:
-        self._store = store
+class _WithStore(Processor[Any, Any, Any, Any]):
+    """Looks its store up when the task begins, so that a missing one shows then."""
 
+    def __init__(self, store_name: str) -> None:
+        self._store_name = store_name
+        self._store: Any = None
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        super().init(context)
+        self._store = context.get_state_store(self._store_name)
+
+
+class _StoreCount(_WithStore):
     def process(self, record: Record[Any, Any]) -> None:
-        store = self.context.get_state_store(self._store)
-        count = (store.get(record.key) or 0) + 1
-        store.put(record.key, count)
+        count = (self._store.get(record.key) or 0) + 1
+        self._store.put(record.key, count)
         self.context.forward(record.with_value(count))
 
 
-class _Dedupe(Processor[Any, Any, Any, Any]):
-    def __init__(self, store: str) -> None:
-        self._store = store
-
+class _Dedupe(_WithStore):
     def process(self, record: Record[Any, Any]) -> None:
-        if self.context.get_state_store(self._store).put_if_absent(record.key, record.value) is None:
+        if self._store.put_if_absent(record.key, record.value) is None:
             self.context.forward(record)
 
 
-class _TablePut(Processor[Any, Any, Any, Any]):
-    def __init__(self, store: str) -> None:
-        self._store = store
-
+class _TablePut(_WithStore):
     def process(self, record: Record[Any, Any]) -> None:
-        store = self.context.get_state_store(self._store)
-        if isinstance(store, TimestampedKeyValueStore):
-            row = None if record.value is None else ValueAndTimestamp(record.value, record.timestamp)
-            store.put(record.key, row)  # pyright: ignore[reportUnknownMemberType]  # any key
-        else:
-            store.put(record.key, record.value)
+        row = record.value
+        if row is not None and isinstance(self._store, TimestampedKeyValueStore):
+            row = ValueAndTimestamp(row, record.timestamp)
+        self._store.put(record.key, row)
 
 
 def _add_header(context: ProcessorContext[Any, Any], record: Record[Any, Any]) -> None:
@@ -125,23 +122,26 @@ class _FixedSimple(FixedKeyProcessor[Any, Any, Any]):
         self._body(self.context, record)
 
 
-class _FixedStoreCount(FixedKeyProcessor[Any, Any, Any]):
-    def __init__(self, store: str) -> None:
-        self._store = store
+class _FixedWithStore(FixedKeyProcessor[Any, Any, Any]):
+    def __init__(self, store_name: str) -> None:
+        self._store_name = store_name
+        self._store: Any = None
 
+    def init(self, context: FixedKeyProcessorContext[Any, Any]) -> None:
+        super().init(context)
+        self._store = context.get_state_store(self._store_name)
+
+
+class _FixedStoreCount(_FixedWithStore):
     def process(self, record: FixedKeyRecord[Any, Any]) -> None:
-        store = self.context.get_state_store(self._store)
-        count = (store.get(record.key) or 0) + 1
-        store.put(record.key, count)
+        count = (self._store.get(record.key) or 0) + 1
+        self._store.put(record.key, count)
         self.context.forward(record.with_value(count))
 
 
-class _Lookup(FixedKeyProcessor[Any, Any, Any]):
-    def __init__(self, store: str) -> None:
-        self._store = store
-
+class _Lookup(_FixedWithStore):
     def process(self, record: FixedKeyRecord[Any, Any]) -> None:
-        found = self.context.get_state_store(self._store).get(record.value)
+        found = self._store.get(record.value)
         if isinstance(found, ValueAndTimestamp):
             found = found.value
         self.context.forward(record.with_value(f"{text(record.value)}/{text(found)}"))

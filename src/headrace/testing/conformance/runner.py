@@ -204,13 +204,12 @@ class _Run:
 
     def _check_stores(self) -> None:
         stores = self._driver.get_all_state_stores()
-        wanted = self._wanted["stores"]
+        # Java lists a store that no processor uses too, without rows
+        wanted = {name: store for name, store in self._wanted["stores"].items() if store.get("type") != "other"}
         _check("stores", sorted(stores), sorted(wanted))
         for name, want in sorted(wanted.items()):
-            if want.get("opaque"):
-                continue
-            rows = [dict(row) for row in _rows(stores[name])]
-            _check_list(f"store {name}", rows, want["entries"])
+            if not want.get("opaque"):
+                _check_list(f"store {name}", list(_rows(stores[name])), want["entries"])
 
 
 def _rows(store: Any) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,12 @@ class Int(int):
     """A 32-bit integer, Java's ``Integer``: arithmetic keeps the type of its left operand. Plain ints are 64-bit."""
 
 
+class JsonText(str):
+    """A JSON value that is a text: as such it is written with its quotes."""
+
+    __slots__ = ()
+
+
 def in_range(number: int, like: int) -> int:
     """``number`` in the type of ``like``.
 
@@ -54,9 +60,9 @@ def text(value: object) -> str:
     """``str(x)`` of the vocabulary, as ``String.valueOf`` writes it."""
     if value is None:
         return "null"
-    if isinstance(value, str):
+    if isinstance(value, str) and not isinstance(value, JsonText):
         return value
-    if isinstance(value, bool | dict | list):
+    if isinstance(value, bool | dict | list | JsonText):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if isinstance(value, float):
         return _double_text(value)
@@ -109,12 +115,21 @@ class _LongSerializer(Serializer[int]):
         return Serdes.Long().serializer.serialize(topic, data)
 
 
+class _JsonDeserializer(Deserializer[Any]):
+    """JSON whose texts know that they are JSON."""
+
+    def deserialize(self, topic: str, data: bytes | None) -> Any:
+        """See :class:`headrace.api.serde.Deserializer`."""
+        value = JsonSerde().deserializer.deserialize(topic, data)
+        return JsonText(value) if isinstance(value, str) else value
+
+
 _SERDES: Final[Mapping[str, Serde[Any]]] = {
     "string": Serdes.String(),
     "long": Serde(_LongSerializer(), Serdes.Long().deserializer, immutable=True, exact=True),
     "integer": Serde(IntegerSerializer(), _IntDeserializer(), immutable=True, exact=True),
     "double": Serdes.Double(),
-    "json": JsonSerde(),
+    "json": Serde(JsonSerde().serializer, _JsonDeserializer(), exact=False),
 }
 
 
