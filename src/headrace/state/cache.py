@@ -9,7 +9,7 @@ Source: ``org.apache.kafka.streams.state.internals.ThreadCache`` and ``NamedCach
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,19 +18,13 @@ if TYPE_CHECKING:
 
 _ENTRY_OVERHEAD = 200
 
+CacheEntry: TypeAlias = "tuple[Any, int, bytes | None, Headers | None, str | None, int, int]"
+"""A cached row: ``(value, timestamp, raw, headers, topic, partition, offset)``.
 
-class CacheEntry(NamedTuple):
-    """A cached row: its bytes (None is a tombstone), its time, and the context of the record that wrote it."""
-
-    raw: bytes | None
-    timestamp: int
-    value: Any
-    """The decoded value, only when it cannot be changed in place; otherwise :data:`UNDECODED`."""
-    headers: Headers | None
-    topic: str | None
-    partition: int
-    offset: int
-
+``raw`` is its bytes (None is a tombstone); ``value`` is the decoded object, only when it cannot be changed in place,
+else :data:`UNDECODED`; the rest is the time and the context of the record that wrote it. A plain tuple: one is made for
+every write.
+"""
 
 UNDECODED: Any = object()
 """Stands for a value that has to be decoded anew for every reader."""
@@ -66,26 +60,23 @@ class RecordCache:
 
     def put(self, key: bytes, entry: CacheEntry) -> None:
         """A write: the row becomes dirty and the most recently used one."""
-        self._dirty.pop(key, None)
-        self._dirty[key] = None
-        self._add(key, entry)
+        dirty = self._dirty
+        dirty.pop(key, None)
+        dirty[key] = None
+        self.put_clean(key, entry)
 
     def put_clean(self, key: bytes, entry: CacheEntry) -> None:
         """Remember what a read found below."""
-        self._add(key, entry)
-
-    def _add(self, key: bytes, entry: CacheEntry) -> None:
         entries, budget = self.entries, self._budget
         former = entries.get(key)
-        raw = entry[0]
+        raw = entry[2]
+        entries[key] = entry
         if former is None:
             budget.used_bytes += _ENTRY_OVERHEAD + len(key) + (0 if raw is None else len(raw))
-            entries[key] = entry
         else:
-            old = former[0]
-            budget.used_bytes += (0 if raw is None else len(raw)) - (0 if old is None else len(old))
-            entries[key] = entry
             entries.move_to_end(key)
+            old = former[2]
+            budget.used_bytes += (0 if raw is None else len(raw)) - (0 if old is None else len(old))
         while budget.used_bytes > budget.max_bytes and entries:
             self._evict()
 
@@ -95,7 +86,7 @@ class RecordCache:
             self.flush()
         entry = self.entries.pop(key, None)
         if entry is not None:
-            self._budget.used_bytes -= _ENTRY_OVERHEAD + len(key) + (0 if entry.raw is None else len(entry.raw))
+            self._budget.used_bytes -= _size(key, entry)
 
     @property
     def dirty(self) -> bool:
@@ -106,7 +97,7 @@ class RecordCache:
         """Dirty rows with ``low <= key <= high``, for scans."""
         entries = self.entries
         return {
-            key: entries[key].raw
+            key: entries[key][2]
             for key in self._dirty
             if (low is None or key >= low) and (high is None or key <= high)
         }
@@ -124,7 +115,7 @@ class RecordCache:
             if entry is None:
                 continue
             self._flush_row(key, entry)
-            if entry.raw is None and key not in self._dirty and entries.get(key) is entry:
+            if entry[2] is None and key not in self._dirty and entries.get(key) is entry:
                 # a tombstone below answers by itself
                 del entries[key]
                 self._budget.used_bytes -= _ENTRY_OVERHEAD + len(key)
@@ -132,6 +123,11 @@ class RecordCache:
     def clear(self) -> None:
         """Forget everything, dirty rows too."""
         for key, entry in self.entries.items():
-            self._budget.used_bytes -= _ENTRY_OVERHEAD + len(key) + (0 if entry.raw is None else len(entry.raw))
+            self._budget.used_bytes -= _size(key, entry)
         self.entries.clear()
         self._dirty.clear()
+
+
+def _size(key: bytes, entry: CacheEntry) -> int:
+    raw = entry[2]
+    return _ENTRY_OVERHEAD + len(key) + (0 if raw is None else len(raw))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from headrace.errors import InvalidStateStoreException
 from headrace.state.body import prefix_end
 from headrace.state.buffer import overlaid
-from headrace.state.cache import UNDECODED, CacheEntry, RecordCache
+from headrace.state.cache import UNDECODED, RecordCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from headrace.api.serde import Serde, Serializer
     from headrace.records import Headers
     from headrace.state.buffer import BufferedStore
-    from headrace.state.cache import CacheBudget
+    from headrace.state.cache import CacheBudget, CacheEntry
+
+    _Get = Callable[[bytes], tuple[Any, ...] | None]
+    _Put = Callable[[bytes, Any, int, Headers | None], None]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -130,8 +133,7 @@ class StoreBase(Generic[K, V]):
     def _install(self, entry: CacheEntry) -> tuple[str | None, int, int, int, Headers | None]:
         record = self._record
         saved = (record.topic, record.partition, record.offset, record.timestamp, record.headers)
-        record.topic, record.partition, record.offset = entry.topic, entry.partition, entry.offset
-        record.timestamp, record.headers = entry.timestamp, entry.headers
+        _, record.timestamp, _, record.headers, record.topic, record.partition, record.offset = entry
         return saved
 
     def _reinstall(self, saved: tuple[str | None, int, int, int, Headers | None]) -> None:
@@ -211,10 +213,10 @@ class KeyValueStore(StoreBase[K, V]):
             return self.rows.get(key)
         entry = cache.get(key)
         if entry is not None:
-            return entry.raw
+            return entry[2]
         raw = self.rows.get(key)
         if raw is not None:
-            cache.put_clean(key, CacheEntry(raw, -1, UNDECODED, None, None, -1, -1))
+            cache.put_clean(key, (UNDECODED, -1, raw, None, None, -1, -1))
         return raw
 
     def _put(self, key: bytes, raw: bytes | None) -> None:
@@ -224,13 +226,11 @@ class KeyValueStore(StoreBase[K, V]):
         else:
             self.cache.put(
                 key,
-                CacheEntry(
-                    raw, record.timestamp, UNDECODED, record.headers, record.topic, record.partition, record.offset
-                ),
+                (UNDECODED, record.timestamp, raw, record.headers, record.topic, record.partition, record.offset),
             )
 
     def _flush_row(self, key: bytes, entry: CacheEntry) -> None:
-        self.rows.put(key, entry.raw, entry.raw, entry.timestamp)
+        self.rows.put(key, entry[2], entry[2], entry[1])
 
     def _scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[K, V]]:
         return (row for _, row in self._scan_raw(low, high, reverse))
@@ -246,7 +246,8 @@ class KeyValueStore(StoreBase[K, V]):
 class TimestampedKeyValueStore(StoreBase[K, V]):
     """Keys to values with the time of their last change. Source: ``state.TimestampedKeyValueStore``.
 
-    The public methods take and give :class:`ValueAndTimestamp`. ``get_pair`` and ``put_pair`` are the DSL's way in.
+    The public methods take and give :class:`ValueAndTimestamp`. ``get_pair`` and ``put_pair`` are the DSL's way
+    in: functions made once per store, because they run for every record.
     ``plain_body`` keeps rows without timestamps, as a plain store supplier does; they read back as -1.
     """
 
@@ -262,27 +263,34 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
     ) -> None:
         super().__init__(rows, serde_topic, key_serde, value_serde, record, budget)
         self._header = 0 if plain_body else 8
+        get_raw, put_raw = self._cached_access(self.cache) if self.cache is not None else self._direct_access()
+        encode_key = self._encode_key
 
-    def get_pair(self, key: K) -> tuple[V, int] | None:
-        """``(value, timestamp)`` under ``key``, or None. The value is the caller's own to change only if decoded anew."""
-        return self._pair(self._encode_key(key))
+        def get_pair(key: K) -> tuple[Any, ...] | None:
+            return get_raw(encode_key(key))
 
-    def put_pair(self, key: K, value: V | None, timestamp: int, headers: Headers | None) -> None:
-        """Set or delete (None) the value under ``key`` at ``timestamp``, on behalf of the record in work."""
-        self._put(self._encode_key(key), value, timestamp, headers)
+        def put_pair(key: K, value: V | None, timestamp: int, headers: Headers | None) -> None:
+            put_raw(encode_key(key), value, timestamp, headers)
+
+        self._get_raw = get_raw
+        self._put_raw = put_raw
+        self.get_pair = get_pair
+        """``(value, timestamp, …)`` under a key, or None; further members are the store's own."""
+        self.put_pair = put_pair
+        """Set or delete (None) the value under a key at a time, on behalf of the record in work."""
 
     def get(self, key: K) -> ValueAndTimestamp | None:
         """The value and timestamp under ``key``, or None."""
-        pair = self._pair(self._key(key))
-        return None if pair is None else ValueAndTimestamp(*pair)
+        pair = self._get_raw(self._key(key))
+        return None if pair is None else ValueAndTimestamp(pair[0], pair[1])
 
     def put(self, key: K, value: ValueAndTimestamp | None) -> None:
         """Set the value under ``key`` with its timestamp; None deletes it."""
         raw_key = self._key(key)
         if value is None:
-            self._put(raw_key, None, self._record.timestamp, self._record.headers)
+            self._put_raw(raw_key, None, self._record.timestamp, self._record.headers)
         else:
-            self._put(raw_key, value[0], value[1], self._record.headers)
+            self._put_raw(raw_key, value[0], value[1], self._record.headers)
 
     def put_if_absent(self, key: K, value: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
         """Set the value when there is none. Returns what was there, or None when it was set."""
@@ -341,39 +349,50 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
             return stored, NO_TIMESTAMP
         return stored[8:], int.from_bytes(stored[:8], "big", signed=True)
 
-    def _pair(self, key: bytes) -> tuple[V, int] | None:
-        cache = self.cache
-        if cache is not None:
-            entry = cache.get(key)
-            if entry is not None:
-                raw = entry[0]
-                if raw is None:
-                    return None
-                value = entry[2]
-                return (self._decode(raw) if value is UNDECODED else value), entry[1]
+    def _read(self, key: bytes) -> tuple[V, int, bytes] | None:
         stored = self.rows.get(key)
         if stored is None:
             return None
         raw, timestamp = self._split(stored)
-        value = self._decode(raw)
-        if cache is not None:
-            kept = value if self._keep_objects else UNDECODED
-            cache.put_clean(key, CacheEntry(raw, timestamp, kept, None, None, -1, -1))
-        return value, timestamp
+        return self._decode(raw), timestamp, raw
 
-    def _put(self, key: bytes, value: V | None, timestamp: int, headers: Headers | None) -> None:
-        raw = None if value is None else self._encode(value)
-        if self.cache is None:
-            self.rows.put(key, self._stored(raw, timestamp), raw, timestamp)
-        else:
-            record = self._record
-            kept = value if self._keep_objects else UNDECODED
-            self.cache.put(
-                key, CacheEntry(raw, timestamp, kept, headers, record.topic, record.partition, record.offset)
-            )
+    def _direct_access(self) -> tuple[_Get, _Put]:
+        encode, stored, write = self._encode, self._stored, self.rows.put
+
+        def put(key: bytes, value: Any, timestamp: int, headers: Headers | None) -> None:
+            raw = None if value is None else encode(value)
+            write(key, stored(raw, timestamp), raw, timestamp)
+
+        return self._read, put
+
+    def _cached_access(self, cache: RecordCache) -> tuple[_Get, _Put]:
+        encode, decode, record = self._encode, self._decode, self._record
+        read, keep, remember, dirty = self._read, self._keep_objects, cache.put_clean, cache.put
+        find, touch = cache.entries.get, cache.entries.move_to_end
+
+        def get(key: bytes) -> tuple[Any, ...] | None:
+            entry = find(key)
+            if entry is not None:
+                touch(key)
+                if entry[0] is not UNDECODED:
+                    return entry
+                raw = entry[2]
+                return None if raw is None else (decode(raw), entry[1])
+            row = read(key)
+            if row is not None:
+                value, timestamp, raw = row
+                remember(key, (value if keep else UNDECODED, timestamp, raw, None, None, -1, -1))
+            return row
+
+        def put(key: bytes, value: Any, timestamp: int, headers: Headers | None) -> None:
+            raw = None if value is None else encode(value)
+            kept = value if keep and raw is not None else UNDECODED
+            dirty(key, (kept, timestamp, raw, headers, record.topic, record.partition, record.offset))
+
+        return get, put
 
     def _flush_row(self, key: bytes, entry: CacheEntry) -> None:
-        raw, timestamp = entry.raw, entry.timestamp
+        value, timestamp, raw, headers = entry[:4]
         listener = self._listener
         if listener is None:
             self.rows.put(key, self._stored(raw, timestamp), raw, timestamp)
@@ -385,11 +404,11 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
         saved = self._install(entry)
         try:
             self.rows.put(key, self._stored(raw, timestamp), raw, timestamp)
-            new = None if raw is None else self._decode(raw) if entry.value is UNDECODED else entry.value
+            new = None if raw is None else self._decode(raw) if value is UNDECODED else value
             old = None
             if self._send_old_values and old_stored is not None:
                 old = self._decode(self._split(old_stored)[0])
-            listener(self._decode_key(key), new, old, True, timestamp, entry.headers)
+            listener(self._decode_key(key), new, old, True, timestamp, headers)
         finally:
             self._reinstall(saved)
 
@@ -403,7 +422,7 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
         cache = self.cache
         if cache is not None:
             dirty = {
-                key: self._stored(raw, cache.dirty_entry(key).timestamp)
+                key: self._stored(raw, cache.dirty_entry(key)[1])
                 for key, raw in cache.dirty_rows(low, high).items()
             }
             below = overlaid(dirty, below, reverse)
@@ -411,6 +430,6 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
         for_rows = ((key, *split(stored)) for key, stored in below)
         if cache is not None and not self._header:
             # a plain body has no times, but those of rows that are still cached are known
-            cached = {key: entry.timestamp for key, entry in cache.entries.items()}
+            cached = {key: entry[1] for key, entry in cache.entries.items()}
             for_rows = ((key, raw, cached.get(key, ts)) for key, raw, ts in for_rows)
         return ((key, (decode_key(key), ValueAndTimestamp(decode(raw), ts))) for key, raw, ts in for_rows)

@@ -109,7 +109,9 @@ class Revenue(msgspec.Struct, frozen=True):
                 f"the total of course {course_id} does not fit in 64 bits"
                 f" after order {line.order_id} line {line.line_id}"
             )
-        event_time = max(line.event_time, self.updated_event_time)
+        event_time = line.event_time
+        if self.updated_event_time > event_time:
+            event_time = self.updated_event_time
         return Revenue(course_id, net_cents, self.line_count + 1, joined.course is None, event_time)
 
 
