@@ -27,6 +27,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 VO = TypeVar("VO")
 S = TypeVar("S")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+VO2 = TypeVar("VO2")
+S2 = TypeVar("S2")
 
 
 def _valid(name: str | None) -> None:
@@ -81,11 +85,11 @@ class Consumed(Generic[K, V]):
 
     @staticmethod
     def with_(
-        key_serde: Serde[K] | None = None,
-        value_serde: Serde[V] | None = None,
+        key_serde: Serde[K2] | None = None,
+        value_serde: Serde[V2] | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: AutoOffsetReset | None = None,
-    ) -> Consumed[K, V]:
+    ) -> Consumed[K2, V2]:
         """Serdes, extractor and reset policy in one."""
         return Consumed(key_serde, value_serde, timestamp_extractor, offset_reset)
 
@@ -129,10 +133,10 @@ class Produced(Generic[K, V]):
 
     @staticmethod
     def with_(
-        key_serde: Serde[K] | None = None,
-        value_serde: Serde[V] | None = None,
-        partitioner: StreamPartitioner[K, V] | None = None,
-    ) -> Produced[K, V]:
+        key_serde: Serde[K2] | None = None,
+        value_serde: Serde[V2] | None = None,
+        partitioner: StreamPartitioner[K2, V2] | None = None,
+    ) -> Produced[K2, V2]:
         """Serdes and partitioner in one."""
         return Produced(key_serde, value_serde, partitioner)
 
@@ -171,8 +175,8 @@ class Grouped(Generic[K, V]):
 
     @staticmethod
     def with_(
-        key_serde: Serde[K] | None = None, value_serde: Serde[V] | None = None, name: str | None = None
-    ) -> Grouped[K, V]:
+        key_serde: Serde[K2] | None = None, value_serde: Serde[V2] | None = None, name: str | None = None
+    ) -> Grouped[K2, V2]:
         """Serdes and name in one."""
         return Grouped(key_serde, value_serde, name)
 
@@ -208,11 +212,11 @@ class Joined(Generic[K, V, VO]):
 
     @staticmethod
     def with_(
-        key_serde: Serde[K] | None = None,
-        value_serde: Serde[V] | None = None,
-        other_value_serde: Serde[VO] | None = None,
+        key_serde: Serde[K2] | None = None,
+        value_serde: Serde[V2] | None = None,
+        other_value_serde: Serde[VO2] | None = None,
         name: str | None = None,
-    ) -> Joined[K, V, VO]:
+    ) -> Joined[K2, V2, VO2]:
         """Serdes and name in one."""
         return Joined(key_serde, value_serde, other_value_serde, name)
 
@@ -272,7 +276,7 @@ class Materialized(Generic[K, V]):
         return Materialized(store_type=name)
 
     @staticmethod
-    def with_(key_serde: Serde[K] | None = None, value_serde: Serde[V] | None = None) -> Materialized[K, V]:
+    def with_(key_serde: Serde[K2] | None = None, value_serde: Serde[V2] | None = None) -> Materialized[K2, V2]:
         """Serdes of a store without a name."""
         return Materialized(key_serde=key_serde, value_serde=value_serde)
 
@@ -331,7 +335,7 @@ class Repartitioned(Generic[K, V]):
             )
 
     @staticmethod
-    def with_(key_serde: Serde[K] | None = None, value_serde: Serde[V] | None = None) -> Repartitioned[K, V]:
+    def with_(key_serde: Serde[K2] | None = None, value_serde: Serde[V2] | None = None) -> Repartitioned[K2, V2]:
         """Serdes of the topic."""
         return Repartitioned(key_serde, value_serde)
 
@@ -386,12 +390,12 @@ class Branched(Generic[S]):
         return Branched(name)
 
     @staticmethod
-    def with_function(chain_function: Callable[[S], S | None], name: str | None = None) -> Branched[S]:
+    def with_function(chain_function: Callable[[S2], S2 | None], name: str | None = None) -> Branched[S2]:
         """Go on with the branch, and put what the function gives into the map."""
         return Branched(name, chain_function=chain_function)
 
     @staticmethod
-    def with_consumer(chain_consumer: Callable[[S], None], name: str | None = None) -> Branched[S]:
+    def with_consumer(chain_consumer: Callable[[S2], None], name: str | None = None) -> Branched[S2]:
         """Hand the branch to a function, and keep it out of the map."""
         return Branched(name, chain_consumer=chain_consumer)
 

@@ -1,4 +1,4 @@
-"""Where a store keeps its rows, and the suppliers that name one: what the DSL's option objects need to know of stores."""
+"""Where a store keeps its rows, and the suppliers that name one: what option objects need to know of stores."""
 
 from __future__ import annotations
 

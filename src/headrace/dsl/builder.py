@@ -96,14 +96,11 @@ class StreamsBuilder:
                 count only where ``consumed`` is not given.
         """
         scope = self._scope
-        if consumed is not None:
-            how = consumed
-            if materialized is not None:
-                materialized = materialized.with_key_serde(how.key_serde).with_value_serde(how.value_serde)
-        elif materialized is not None:
-            how = Consumed(materialized.key_serde, materialized.value_serde)
-        else:
-            how = Consumed()
+        how: Consumed[K, V] = consumed or Consumed()
+        if materialized is not None:
+            if consumed is None:
+                how = Consumed(materialized.key_serde, materialized.value_serde)
+            materialized = materialized.with_key_serde(how.key_serde).with_value_serde(how.value_serde)
         store: Store = scope.store(materialized, f"{topic}-", how.key_serde, how.value_serde)
         source = scope.node_name(None if how.name is None else naming.table_source(how.name), naming.SOURCE)
         name = scope.node_name(how.name, naming.TABLE_SOURCE)

@@ -110,7 +110,7 @@ class KStream(Generic[K, V]):
         return KStream(self.at.add_operator(named, naming.PEEK, StreamPeek(action)))
 
     def for_each(self, action: Callable[[K, V], object], named: Named | None = None) -> None:
-        """Call ``action(key, value)`` for each record. Nothing follows it. (Java's ``foreach``.)"""
+        """Call ``action(key, value)`` for each record; nothing follows it. Java's ``foreach``."""
         self.at.add_operator(named, naming.FOREACH, StreamForeach(action))
 
     # streams apart and together

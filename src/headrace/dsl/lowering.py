@@ -1,4 +1,7 @@
-"""From the logical graph to a topology: every node writes itself, parents first. Source: ``GraphNode.writeToTopology``."""
+"""From the logical graph to a topology: every node is written once its parents are.
+
+Source: ``GraphNode.writeToTopology`` (4.4).
+"""
 
 from __future__ import annotations
 

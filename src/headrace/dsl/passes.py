@@ -14,7 +14,7 @@ from headrace.errors import TopologyException
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Pass: TypeAlias = "Callable[[Graph], None]"
+Rewrite: TypeAlias = "Callable[[Graph], None]"
 
 
 def merge_duplicate_sources(graph: Graph) -> None:
@@ -62,7 +62,7 @@ def let_null_keys_through(graph: Graph) -> None:
             node.data = replace(node.data, null_keys=True)
 
 
-PASSES: Final[tuple[tuple[str, Pass], ...]] = (
+PASSES: Final[tuple[tuple[str, Rewrite], ...]] = (
     ("merge.duplicate.sources", merge_duplicate_sources),
     ("let.null.keys.through", let_null_keys_through),
 )

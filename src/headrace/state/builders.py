@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.api.stores import KeyValueBytesStoreSupplier as KeyValueBytesStoreSupplier
-from headrace.api.stores import StoreType as StoreType
+from headrace.api.stores import KeyValueBytesStoreSupplier, StoreType
 from headrace.naming import validate_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.api.serde import Serde
+
+__all__ = ["AnyStoreBuilder", "KeyValueBytesStoreSupplier", "StoreBuilder", "StoreKind", "StoreType", "Stores"]
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from headrace.api.engine import Operator
     from headrace.api.serde import Deserializer, Serializer
     from headrace.api.timestamps import TimestampExtractor
     from headrace.partitioning import StreamPartitioner
-    from headrace.state.builders import StoreBuilder
+    from headrace.state.builders import AnyStoreBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SinkSpec:
     topic: str
     key_serializer: Serializer[Any] | None = None
     value_serializer: Serializer[Any] | None = None
-    partitioner: StreamPartitioner | Callable[..., Any] | None = None
+    partitioner: StreamPartitioner[Any, Any] | None = None
 
 
 NodeSpec: TypeAlias = SourceSpec | ProcessorSpec | SinkSpec
@@ -75,7 +75,7 @@ class SubTopology:
     id: int
     nodes: tuple[NodeSpec, ...]
     children: Mapping[str, tuple[str, ...]]
-    stores: tuple[StoreBuilder, ...]
+    stores: tuple[AnyStoreBuilder, ...]
     source_topics: frozenset[str]
     """Every topic the sub-topology reads, repartition topics included."""
     sink_topics: frozenset[str]

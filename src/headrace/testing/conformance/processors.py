@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.api.processor import FixedKeyProcessorContext, ProcessorContext
     from headrace.api.record import FixedKeyRecord, Record
 
+
 class _Simple(Processor[Any, Any, Any, Any]):
     def __init__(self, body: Callable[[ProcessorContext[Any, Any], Record[Any, Any]], None]) -> None:
         self._body = body
@@ -54,7 +55,7 @@ class _TablePut(_WithStore):
         row = record.value
         if row is not None and isinstance(self._store, TimestampedKeyValueStore):
             row = ValueAndTimestamp(row, record.timestamp)
-        self._store.put(record.key, row)
+        self._store.put(record.key, row)  # pyright: ignore[reportUnknownMemberType]  # any key and value
 
 
 def _add_header(context: ProcessorContext[Any, Any], record: Record[Any, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace import errors
 from headrace.errors import SerializationException
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headrace.topology import Topology
 
 _APPLICATION_ID = "golden"
+_LONG = 200
+"""Characters up to which a difference shows the whole row."""
 _JAVA_ERRORS: dict[str, tuple[type[BaseException], ...]] = {
     "ArithmeticException": (ArithmeticError,),
     "ClassCastException": (TypeError, SerializationException),
@@ -86,14 +88,14 @@ def _compare(case: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         topology = Steps(config, at_construction=case.get("topology_config", False)).build(case["steps"])
     except (LaterStep, _Difference):
         raise
-    except Exception as e:  # noqa: BLE001  # compared with Java's
+    except Exception as e:  # compared with Java's
         _check_error("build", e, error)
         return
     _check_not(error, "build")
     _check_text(topology.describe(), wanted["describe"])
     try:
         driver = TopologyTestDriver(topology, config, case.get("wall_clock_start_ms", 0))
-    except Exception as e:  # noqa: BLE001  # compared with Java's
+    except Exception as e:  # compared with Java's
         _check_error("start", e, error)
         return
     with driver:
@@ -168,7 +170,7 @@ class _Run:
             feed = lambda: self._driver.pipe_raw(topic, key, value, record["timestamp"], headers)  # noqa: E731
         try:
             feed()
-        except Exception as e:  # noqa: BLE001  # compared with Java's
+        except Exception as e:  # compared with Java's
             return e
         return None
 
@@ -326,12 +328,16 @@ def _check_list(what: str, got: list[Any], want: list[Any]) -> None:
 
 def _check(what: str, got: Any, want: Any) -> None:
     if isinstance(got, dict) and isinstance(want, dict):
-        for key in dict.fromkeys((*want, *got)):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # JSON
-            if _shown(got.get(key)) != _shown(want.get(key)):  # pyright: ignore[reportUnknownMemberType]  # JSON
-                where = f"{what} {key}" if len(_shown(want)) > 200 else f"{what} {key} of {_shown(want)}"
-                raise _Difference(f"{where}: {_shown(got.get(key))}, but Java has {_shown(want.get(key))}")  # pyright: ignore[reportUnknownMemberType]  # JSON
+        _check_members(what, cast("dict[str, Any]", got), cast("dict[str, Any]", want))
     elif _shown(got) != _shown(want):
         raise _Difference(f"{what}: {_shown(got)}, but Java has {_shown(want)}")
+
+
+def _check_members(what: str, got: dict[str, Any], want: dict[str, Any]) -> None:
+    whole = f" of {_shown(want)}" if len(_shown(want)) <= _LONG else ""
+    for key in dict.fromkeys((*want, *got)):
+        if _shown(got.get(key)) != _shown(want.get(key)):
+            raise _Difference(f"{what} {key}{whole}: {_shown(got.get(key))}, but Java has {_shown(want.get(key))}")
 
 
 def _shown(value: Any) -> str:

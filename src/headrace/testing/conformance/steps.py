@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.options import (
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.api.timestamps import ConsumerRecord
-
-Step = "Mapping[str, Any]"
 
 _LATER_OPS = frozenset({"globalTable", "addGlobalStore", "transformValues", "windowedBy", "cogroup", "suppress"})
 
@@ -69,7 +68,8 @@ class Steps:
 
     def _run(self, step: Mapping[str, Any]) -> Any:
         op = step["op"]
-        method: Callable[[Mapping[str, Any]], Any] | None = getattr(self, f"_op_{op}", None)
+        name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", op)
+        method: Callable[[Mapping[str, Any]], Any] | None = getattr(self, f"_op_{name}", None)
         if method is not None:
             return method(step)
         if op in _LATER_OPS:
@@ -101,7 +101,7 @@ class Steps:
     def _op_table(self, step: Mapping[str, Any]) -> Any:
         return self._builder.table(step["topic"], _consumed(step), _materialized(step))
 
-    def _op_addStateStore(self, step: Mapping[str, Any]) -> None:
+    def _op_add_state_store(self, step: Mapping[str, Any]) -> None:
         builder = _store(step)
         self._stores[step["name"]] = builder
         if not step.get("papi", False):
@@ -112,22 +112,22 @@ class Steps:
     def _op_filter(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).filter(functions.predicate(step["fn"]), _named(step))
 
-    def _op_filterNot(self, step: Mapping[str, Any]) -> Any:
+    def _op_filter_not(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).filter_not(functions.predicate(step["fn"]), _named(step))
 
-    def _op_mapValues(self, step: Mapping[str, Any]) -> Any:
+    def _op_map_values(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).map_values(functions.value(step["fn"]), _named(step), with_key=True)
 
     def _op_map(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).map(functions.pair(step["fn"]), _named(step))
 
-    def _op_selectKey(self, step: Mapping[str, Any]) -> Any:
+    def _op_select_key(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).select_key(functions.key(step["fn"]), _named(step))
 
-    def _op_flatMap(self, step: Mapping[str, Any]) -> Any:
+    def _op_flat_map(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).flat_map(functions.many_pairs(step["fn"]), _named(step))
 
-    def _op_flatMapValues(self, step: Mapping[str, Any]) -> Any:
+    def _op_flat_map_values(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).flat_map_values(functions.many(step["fn"]), _named(step), with_key=True)
 
     def _op_peek(self, step: Mapping[str, Any]) -> Any:
@@ -173,24 +173,24 @@ class Steps:
     def _op_process(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).process(supplier(step), *step.get("stores", ()), named=_named(step))
 
-    def _op_processValues(self, step: Mapping[str, Any]) -> Any:
+    def _op_process_values(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).process_values(fixed_key_supplier(step), *step.get("stores", ()), named=_named(step))
 
     # tables and groups
 
-    def _op_toTable(self, step: Mapping[str, Any]) -> Any:
+    def _op_to_table(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).to_table(materialized=_materialized(step), named=_named(step))
 
-    def _op_toStream(self, step: Mapping[str, Any]) -> Any:
+    def _op_to_stream(self, step: Mapping[str, Any]) -> Any:
         table: KTable[Any, Any] = self._var(step, "in")
         if "key_fn" in step:
             return table.to_stream(functions.key(step["key_fn"]), _named(step))
         return table.to_stream(named=_named(step))
 
-    def _op_groupByKey(self, step: Mapping[str, Any]) -> Any:
+    def _op_group_by_key(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).group_by_key(_grouped_option(step))
 
-    def _op_groupBy(self, step: Mapping[str, Any]) -> Any:
+    def _op_group_by(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).group_by(functions.key(step["fn"]), _grouped_option(step))
 
     def _op_count(self, step: Mapping[str, Any]) -> Any:
@@ -225,7 +225,7 @@ class Steps:
 
     # Processor API
 
-    def _op_addSource(self, step: Mapping[str, Any]) -> None:
+    def _op_add_source(self, step: Mapping[str, Any]) -> None:
         self._uses_papi = True
         key, value = serde(step.get("key")), serde(step.get("value"))
         self._papi.add_source(
@@ -235,10 +235,10 @@ class Steps:
             value_deserializer=None if value is None else value.deserializer,
         )
 
-    def _op_addProcessor(self, step: Mapping[str, Any]) -> None:
+    def _op_add_processor(self, step: Mapping[str, Any]) -> None:
         self._papi.add_processor(step["name"], supplier(step), *step["parents"])
 
-    def _op_addSink(self, step: Mapping[str, Any]) -> None:
+    def _op_add_sink(self, step: Mapping[str, Any]) -> None:
         key, value = serde(step.get("key")), serde(step.get("value"))
         self._papi.add_sink(
             step["name"],
@@ -248,10 +248,10 @@ class Steps:
             value_serializer=None if value is None else value.serializer,
         )
 
-    def _op_attachStore(self, step: Mapping[str, Any]) -> None:
+    def _op_attach_store(self, step: Mapping[str, Any]) -> None:
         self._papi.add_state_store(self._stores[step["name"]], *step["processors"])
 
-    def _op_connectStores(self, step: Mapping[str, Any]) -> None:
+    def _op_connect_stores(self, step: Mapping[str, Any]) -> None:
         self._papi.connect_processor_and_state_stores(step["processor"], *step["stores"])
 
 

@@ -6,9 +6,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.errors import IllegalStateException
 from headrace.serdes import IntegerSerializer, JsonSerde, Serdes
-from headrace.api.serde import Deserializer, Serde, Serializer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
