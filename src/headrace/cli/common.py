@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 from rich.console import Console
 
 from headrace.config.sources import Environment, read_source
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 FAILED = 1
 USAGE = 2
-_INTERRUPTED = 130
 
 # soft_wrap: a long line stays one line, for grep and for copying
 out = Console(soft_wrap=True, highlight=False)
@@ -47,29 +45,20 @@ def run_app(app: typer.Typer) -> int:
         The exit code. Errors of headrace are one message without a traceback; any other exception is a defect and is
         not caught.
     """
-    import typer.main
-
     # a command's own messages say what failed; only what runs for long shows log lines, see log_to_stderr
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    command = typer.main.get_command(app)
     try:
-        result = command.main(standalone_mode=False)
-    except click.exceptions.Abort:
-        return _INTERRUPTED
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except click.exceptions.Exit as ended:
-        return ended.exit_code
-    except click.ClickException as wrong:
-        wrong.show()
-        return wrong.exit_code
+        app()
     except ConfigException as wrong:
         note(f"error: {wrong}")
         return USAGE
     except KafkaException as failed:
         note(f"error: {failed}")
         return FAILED
-    return result if isinstance(result, int) else 0
+    except SystemExit as ended:
+        # typer's own way out: usage errors are 2, interrupts 130
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
 
 
 def load_function(reference: str) -> Callable[..., Any]:

@@ -1,0 +1,155 @@
+"""The commands against a real broker: a cluster's life, running, resetting."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from headrace.kafka import TopicAdmin
+from headrace.records import OffsetAndMetadata, TopicPartition
+from headrace.serdes import StringDeserializer
+from headrace.testing.cluster import _process_start
+from headrace.topics import LatestByKey, TopicWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cluster.conftest import TopicFactory
+
+APP = """
+from headrace import Consumed, Grouped, Produced, Serdes, StreamsBuilder
+
+def build(config):
+    given = config.originals()
+    text = Serdes.String()
+    builder = StreamsBuilder()
+    counts = (
+        builder.stream(given["test.input"], Consumed.with_(text, text))
+        .group_by(lambda key, value: value, Grouped.with_(text, text))
+        .count()
+    )
+    counts.to_stream().map_values(str).to(given["test.output"], Produced.with_(text, text))
+    return builder.build(config.values())
+"""
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from headrace.cli import main; main()", *arguments]
+
+
+def headrace(*arguments: str, cwd: Path, code: int = 0) -> str:
+    done = subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_cluster_up_status_down_leaves_no_process(tmp_path: Path) -> None:
+    address = headrace("cluster", "up", "--data-dir", "c", cwd=tmp_path).strip()
+    try:
+        assert headrace("cluster", "up", "--data-dir", "c", cwd=tmp_path).strip() == address
+        status = headrace("cluster", "status", "--data-dir", "c", cwd=tmp_path)
+        assert f"running at {address}, process " in status
+        pid = int(status.split("process ")[1].split(",")[0])
+    finally:
+        headrace("cluster", "down", "--data-dir", "c", cwd=tmp_path)
+    assert _process_start(pid) is None
+    headrace("cluster", "status", "--data-dir", "c", cwd=tmp_path, code=1)
+
+
+def test_run_stops_in_order_and_reset_makes_it_read_anew(
+    tmp_path: Path, bootstrap_servers: str, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    source, output, app = topic_factory("words", 2), topic_factory("counts", 2), unique("cli-app")
+    (tmp_path / "cli_cluster_app.py").write_text(APP, encoding="utf-8")
+    (tmp_path / "app.properties").write_text(
+        f"application.id={app}\nbootstrap.servers={bootstrap_servers}\nprocessing.guarantee=exactly_once_v2\n"
+        f"state.dir={tmp_path / 'state'}\ntest.input={source}\ntest.output={output}\n",
+        encoding="latin-1",
+    )
+    with TopicWriter(bootstrap_servers) as writer:
+        for word in ("a", "b", "a"):
+            writer.send(source, None, word.encode())
+    run = command("run", "cli_cluster_app:build", "--config", "app.properties")
+    reset = ["reset", "--config", "app.properties", "--topology", "cli_cluster_app:build"]
+
+    with LatestByKey(bootstrap_servers, output, StringDeserializer(), StringDeserializer()) as counts:
+        with running(run, tmp_path) as process:
+            until(lambda: counts.poll(0.2) is not None and dict(counts.values) == {"a": "2", "b": "1"}, process)
+            assert "has active members" in headrace(*reset, "--dry-run", cwd=tmp_path, code=1)
+            headrace(*reset, cwd=tmp_path, code=1)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+
+        planned = headrace(*reset, "--dry-run", cwd=tmp_path)
+        assert headrace(*reset, "--dry-run", cwd=tmp_path) == planned
+        assert f"delete topic {app}-KSTREAM-AGGREGATE-STATE-STORE-0000000002-changelog" in planned
+        assert headrace(*reset, cwd=tmp_path) == planned
+        admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
+        until(lambda: not [t for t in admin.list_topics() if t.startswith(f"{app}-")])
+        assert {tp: o.offset for tp, o in admin.group_offsets(app).items()} == {
+            TopicPartition(source, 0): 0,
+            TopicPartition(source, 1): 0,
+        }
+        admin.close()
+
+
+def test_reset_leaves_an_id_that_begins_with_ours_alone(
+    tmp_path: Path, bootstrap_servers: str, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    ours = unique("id")
+    other = f"{ours}-other"
+    mine, theirs, shared_look = (
+        topic_factory(name, exact=True)
+        for name in (f"{ours}-store-changelog", f"{other}-store-changelog", f"{ours}-my-store-changelog")
+    )
+    source = topic_factory("source")
+    admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
+    admin.alter_group_offsets(other, {TopicPartition(source, 0): OffsetAndMetadata(0)})
+    told = headrace(
+        "reset",
+        "--application-id",
+        ours,
+        "--bootstrap-server",
+        bootstrap_servers,
+        "--input-topics",
+        source,
+        cwd=tmp_path,
+    )
+    assert f"delete topic {mine}" in told
+    assert f"keep topic {theirs}" in told
+    assert f"keep topic {shared_look}" in told
+    until(lambda: mine not in admin.list_topics())
+    assert {theirs, shared_look} <= admin.list_topics()
+    admin.close()
+
+
+class running:  # reads as a statement
+    """A process that is gone when the block is left; its output is shown when the block fails."""
+
+    def __init__(self, arguments: list[str], cwd: Path) -> None:
+        self._log = cwd / "run.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(arguments, cwd=cwd, stdout=log, stderr=subprocess.STDOUT)
+
+    def __enter__(self) -> subprocess.Popen[bytes]:
+        return self._process
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        if error is not None:
+            print(self._log.read_text(encoding="utf-8", errors="replace")[-5_000:])
+
+
+def until(
+    condition: Callable[[], object], process: subprocess.Popen[bytes] | None = None, timeout_s: float = 60.0
+) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "not so within a minute"
+        assert process is None or process.poll() is None, "the process ended early"
+        time.sleep(0.05)
