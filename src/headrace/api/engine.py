@@ -11,11 +11,10 @@ with ``send_old_values``, and ``is_latest`` is False only for a late write to a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headrace.records import Headers, TaskId
 
@@ -76,9 +75,7 @@ class NodeContext(Protocol):
         """
         ...
 
-    def user_error(
-        self, error: Exception, key: object, value: object, timestamp: int, headers: Headers | None
-    ) -> None:
+    def user_error(self, error: Exception, key: object, value: object, timestamp: int, headers: Headers | None) -> None:
         """Let the processing exception handler decide about what a user's function raised.
 
         Returns when the record is to be skipped (counted as dropped).

@@ -16,8 +16,8 @@ KIn = TypeVar("KIn")
 VIn = TypeVar("VIn")
 KOut = TypeVar("KOut")
 VOut = TypeVar("VOut")
-KForward = TypeVar("KForward", contravariant=True)
-VForward = TypeVar("VForward", contravariant=True)
+KForward = TypeVar("KForward")
+VForward = TypeVar("VForward")
 
 
 class ProcessingContext(Protocol):
@@ -65,7 +65,7 @@ class ProcessingContext(Protocol):
 class ProcessorContext(ProcessingContext, Protocol[KForward, VForward]):
     """Context of a :class:`Processor`."""
 
-    def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
+    def forward(self, record: Record[KForward, VForward], child_name: str | None = None) -> None:
         """Send a record to every child, or to the child named.
 
         Raises:
@@ -77,7 +77,7 @@ class ProcessorContext(ProcessingContext, Protocol[KForward, VForward]):
 class FixedKeyProcessorContext(ProcessingContext, Protocol[KForward, VForward]):
     """Context of a :class:`FixedKeyProcessor`."""
 
-    def forward(self, record: FixedKeyRecord[Any, Any], child_name: str | None = None) -> None:
+    def forward(self, record: FixedKeyRecord[KForward, VForward], child_name: str | None = None) -> None:
         """Send a record to every child, or to the child named.
 
         Raises:

@@ -208,9 +208,9 @@ class BoundTask:
                 return
             raise self.fail(
                 StreamsException(
-                    f"The {half} of the record at {topic}-{partition.partition} offset {raw[0]} does not decode, and the "
-                    "deserialization exception handler chose to fail. Nothing at or past this offset is committed. To "
-                    "skip such records set deserialization.exception.handler to LogAndContinueExceptionHandler.",
+                    f"The {half} of the record at {topic}-{partition.partition} offset {raw[0]} does not decode, and "
+                    "the deserialization exception handler chose to fail. Nothing at or past this offset is committed. "
+                    "To skip such records set deserialization.exception.handler to LogAndContinueExceptionHandler.",
                     self.task_id,
                 )
             ) from error
@@ -244,7 +244,9 @@ class BoundTask:
             try:
                 raw_key = None if key is None else encode_key(key)
             except Exception as e:
-                self._encode_error(spec.name, topic, SerializationExceptionOrigin.KEY, e, key, value, timestamp, headers)
+                self._encode_error(
+                    spec.name, topic, SerializationExceptionOrigin.KEY, e, key, value, timestamp, headers
+                )
                 return
             try:
                 raw_value = None if value is None else encode_value(value)
@@ -277,7 +279,9 @@ class BoundTask:
             try:
                 raw_key = None if key is None else encode_key(key)
             except Exception as e:
-                self._encode_error(spec.name, topic, SerializationExceptionOrigin.KEY, e, key, value, timestamp, headers)
+                self._encode_error(
+                    spec.name, topic, SerializationExceptionOrigin.KEY, e, key, value, timestamp, headers
+                )
                 return
             try:
                 raw_value = None if value is None else encode_value(value)

@@ -205,7 +205,9 @@ class StreamTask:
         waiting = sum(store.rows.uncommitted_bytes for store in self._bound.stores.values())
         return waiting >= self._max_uncommitted
 
-    def prepare_commit(self, position: Callable[[TopicPartition], int | None]) -> dict[TopicPartition, OffsetAndMetadata]:
+    def prepare_commit(
+        self, position: Callable[[TopicPartition], int | None]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Flush caches downstream, seal the stores, and give the offsets to commit: those that have moved.
 
         Args:
@@ -228,7 +230,7 @@ class StreamTask:
             raise bound.fail(e)  # noqa: B904  # it is the same error, or an earlier one
         for store in bound.stores.values():
             store.rows.seal()
-        self._handed_out = moved = {}
+        moved: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, queue in self.queues.items():
             offset = queue.head_offset()
             if offset is None:
@@ -242,7 +244,8 @@ class StreamTask:
             committed = self._committed.get(partition)
             if committed is None or committed.offset != offset:
                 moved[partition] = entry
-        return dict(moved)
+        self._handed_out = dict(moved)
+        return moved
 
     def post_commit(self, acked: Mapping[TopicPartition, int]) -> None:
         """The commit succeeded: write its rows to the stores.
@@ -253,9 +256,8 @@ class StreamTask:
         for partition, store in self._bound.changelogs.items():
             last = acked.get(partition)
             store.rows.apply(None if last is None else last + 1)
-        logged = set(map(id, self._bound.changelogs.values()))
         for store in self._bound.stores.values():
-            if id(store) not in logged:
+            if store.rows.log is None:
                 store.rows.apply(None)
         self._committed.update(self._handed_out)
         self._handed_out = {}

@@ -60,8 +60,8 @@ class _Context:
             found = self._children.get(child_name)
             if found is None:
                 raise StreamsException(
-                    f"Unknown downstream node: {child_name} either does not exist or is not connected to this processor "
-                    f"{self._node.name}; its children are: {', '.join(self._children) or 'none'}",
+                    f"Unknown downstream node: {child_name} either does not exist or is not connected to this "
+                    f"processor {self._node.name}; its children are: {', '.join(self._children) or 'none'}",
                     self._node.task_id,
                 )
             target = found

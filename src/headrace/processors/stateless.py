@@ -1,4 +1,7 @@
-"""Operators without state. Source: ``kstream.internals.KStream{Filter,Map,MapValues,FlatMap,FlatMapValues,Peek,Branch}``."""
+"""Operators without state.
+
+Source: ``kstream.internals.KStream{Filter,Map,MapValues,FlatMap,FlatMapValues,Peek,Branch}``.
+"""
 
 from __future__ import annotations
 
@@ -240,7 +243,8 @@ class StreamBranch:
         user_error = node.user_error
         # a branch without a reader is no node: its records match and end there
         ways = [
-            (predicate, node.children.get(name)) for predicate, name in zip(self.predicates, self.child_names, strict=True)
+            (predicate, node.children.get(name))
+            for predicate, name in zip(self.predicates, self.child_names, strict=True)
         ]
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
@@ -261,8 +265,9 @@ class StreamBranch:
 
 
 def _pair(result: Any, operator: str) -> tuple[Any, Any]:
-    if type(result) is not tuple or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]  # a user's object
-        if isinstance(result, tuple) and len(result) == 2:  # pyright: ignore[reportUnknownArgumentType]  # a named tuple
-            return result[0], result[1]
-        raise StreamsException(f"{operator}'s function must give a (key, value) tuple, not {type(result).__name__}")
-    return result
+    if isinstance(result, tuple):
+        pair: tuple[Any, ...] = result  # pyright: ignore[reportUnknownVariableType]  # a user's object
+        if len(pair) == 2:
+            return pair[0], pair[1]
+    kind = type(result).__name__  # pyright: ignore[reportUnknownArgumentType]  # a user's object
+    raise StreamsException(f"{operator}'s function must give a (key, value) tuple, not {kind}")

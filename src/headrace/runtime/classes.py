@@ -56,12 +56,12 @@ def instance(config: StreamsConfig, key: str) -> Any:
             found = found()
         except TypeError as e:
             raise ConfigException(f"{key}: {reference} cannot be made without arguments: {e}") from e
-    configure = getattr(found, "configure", None)
-    if configure is not None:
-        if isinstance(found, Serde):
-            found.configure(config.originals(), is_key=key == StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG)
-        else:
-            configure(config.originals())
+    if isinstance(found, Serde):
+        serde: Serde[Any] = found  # pyright: ignore[reportUnknownVariableType]  # a user's class
+        serde.configure(config.originals(), is_key=key == StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG)
+        return serde
+    if hasattr(found, "configure"):
+        found.configure(config.originals())
     return found
 
 

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from headrace.errors import (
     KafkaException,
@@ -95,7 +95,7 @@ class StateUpdater:
         self._guard = threading.Condition()
         self._incoming: deque[StreamTask] = deque()
         self._removing: set[TaskId] = set()
-        self._work: deque[Callable[[], None]] = deque()
+        self._work: deque[Callable[[], object]] = deque()
         self._jobs: dict[TaskId, _Job] = {}
         self._ready: deque[Restored] = deque()
         self._failed: deque[tuple[StreamTask, Exception]] = deque()
@@ -113,7 +113,7 @@ class StateUpdater:
             self._incoming.append(task)
             self._guard.notify_all()
 
-    def submit(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], object]) -> None:
         """Have something slow done here, between restores; its errors are logged, as it is tried again anyway."""
         with self._guard:
             self._work.append(work)
@@ -125,11 +125,9 @@ class StateUpdater:
         with self._guard:
             self._removing |= wanted
             self._guard.notify_all()
-            if not self._guard.wait_for(
-                lambda: not self._removing & wanted or not self._thread.is_alive(), timeout_s
-            ):
+            if not self._guard.wait_for(lambda: not self._removing & wanted or not self._thread.is_alive(), timeout_s):
                 raise StreamsException(
-                    f"the restore of tasks {', '.join(map(str, sorted(wanted)))} could not be stopped within {timeout_s} s"
+                    f"the restore of tasks {', '.join(map(str, sorted(wanted)))} did not stop within {timeout_s} s"
                 )
             self._ready = deque(entry for entry in self._ready if entry.task.id not in wanted)
             self._failed = deque(entry for entry in self._failed if entry[0].id not in wanted)
@@ -205,7 +203,7 @@ class StateUpdater:
         self._incoming = deque(task for task in self._incoming if task.id not in self._removing)
         return removed
 
-    def _do(self, piece: Callable[[], None]) -> None:
+    def _do(self, piece: Callable[[], object]) -> None:
         try:
             piece()
         except KafkaException as e:
@@ -219,9 +217,9 @@ class StateUpdater:
         if reading:
             batch = consumer.poll(_POLL_S, _BATCH)
             for tp, error in batch.errors:
-                job = reading.get(tp) if tp is not None else None
-                if job is not None and isinstance(error, OffsetOutOfRangeException):
-                    self._fail(consumer, job, _out_of_range(job.task, error))
+                broken = reading.get(tp) if tp is not None else None
+                if broken is not None and isinstance(error, OffsetOutOfRangeException):
+                    self._fail(consumer, broken, _out_of_range(broken.task, error))
                 elif tp is None and not isinstance(error, TimeoutException):
                     raise error
                 else:
@@ -317,13 +315,14 @@ class StateUpdater:
         committed = job.committed or {}
         positions = {tp: entry.offset for tp, entry in committed.items() if entry is not None}
         unknown = [tp for tp in job.task.partitions if tp not in positions]
-        for policy in ("earliest", "latest"):
-            positions |= self._admin.list_offsets([tp for tp in unknown if self._reset_policy(tp) == policy], policy)  # type: ignore[arg-type]  # the two literals
+        policies: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
+        for policy in policies:
+            positions |= self._admin.list_offsets([tp for tp in unknown if self._reset_policy(tp) == policy], policy)
         left = [tp for tp in unknown if tp not in positions]
         if left:
             raise StreamsException(
-                f"No committed offset for {', '.join(map(str, sorted(left)))}, and auto.offset.reset=none forbids to choose "
-                "one. Set offsets for the group (headrace reset --to-earliest), or another reset policy.",
+                f"No committed offset for {', '.join(map(str, sorted(left)))}, and auto.offset.reset=none forbids to "
+                "choose one. Set offsets for the group (headrace reset --to-earliest), or another reset policy.",
                 job.task.id,
             )
         del self._jobs[job.task.id]

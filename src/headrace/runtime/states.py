@@ -90,7 +90,9 @@ S = TypeVar("S", bound=Enum)
 class StateMachine(Generic[S]):
     """A state, moved by one function along its table; readable from any thread."""
 
-    def __init__(self, what: str, initial: S, table: Mapping[S, frozenset[S]], on_change: Callable[[S, S], None]) -> None:
+    def __init__(
+        self, what: str, initial: S, table: Mapping[S, frozenset[S]], on_change: Callable[[S, S], None]
+    ) -> None:
         self._what = what
         self._state = initial
         self._table = table

@@ -7,8 +7,8 @@ What happens when …
 
 * *an assignment comes*: new tasks are made and go to the state updater; tasks kept go on meanwhile.
 * *tasks are revoked*: all tasks commit together, the revoked ones close, then the membership tells the group.
-* *the member is lost, or fenced* (:class:`TaskMigratedException`): the transaction is aborted, every task closes without
-  committing, a fenced producer is made anew, the member joins again.
+* *the member is lost, or fenced* (:class:`TaskMigratedException`): the transaction is aborted, every task closes
+  without committing, a fenced producer is made anew, the member joins again.
 * *a transaction cannot commit, or its outcome stays unknown* (:class:`TaskCorruptedException`): the same for the tasks,
   but the membership stays: they are made again and restore their delta.
 * *anything else is raised*: the tasks close without committing and the uncaught exception handler decides.
@@ -25,7 +25,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
 from headrace.engine.task import StreamTask, TaskState
@@ -50,7 +50,6 @@ from headrace.kafka import (
     TopicAdmin,
     TransactionAbortableException,
 )
-from headrace.records import TopicPartition
 from headrace.runtime.collector import ProducerCollector
 from headrace.runtime.state_updater import StateUpdater
 from headrace.runtime.states import THREAD_TRANSITIONS, StateMachine, ThreadState
@@ -60,10 +59,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.kafka import MembershipEvent
-    from headrace.records import OffsetAndMetadata, TaskId
+    from headrace.records import OffsetAndMetadata, TaskId, TopicPartition
     from headrace.runtime.client import ClientSettings
     from headrace.runtime.state_updater import Restored
-    from headrace.topology.copartition import Plan
+
+P = TypeVar("P")
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +112,11 @@ class StreamThread:
         self._paused: set[TopicPartition] = set()
         self._last_commit = 0.0
         self._last_purge = 0.0
+        self._admin: TopicAdmin | None = None
+        self._consumer: RecordConsumer | None = None
+        self._producer: RecordProducer | None = None
+        self._updater: StateUpdater | None = None
+        self._membership: ClassicMembership | None = None
         self.commits = 0
         """Number of commits so far."""
 
@@ -168,11 +173,6 @@ class StreamThread:
 
     def _open(self) -> None:
         shared = self._shared
-        self._admin: TopicAdmin | None = None
-        self._consumer: RecordConsumer | None = None
-        self._producer: RecordProducer | None = None
-        self._updater: StateUpdater | None = None
-        self._membership: ClassicMembership | None = None
         self._admin = admin = TopicAdmin(shared.config.admin_config())
         self._plan = found = self._retried("preparing topics", lambda: shared.topics.prepare(admin))
         self._counts = dict(found.partition_counts)
@@ -246,10 +246,12 @@ class StreamThread:
             self._start_tasks(set(self._waiting_for_directory))
         self._take_restored()
         busy = any(task.buffered and not task.must_wait() for task in self._running.values())
-        timeout = 0.0 if busy else min(self._shared.poll_ms / 1000, max(0.0, self._commit_due_in()))
-        batch = consumer.poll(timeout, _POLL_RECORDS)
-        for tp, error in batch.errors:
-            self._consumer_error(tp, error)
+        # what is there is taken at once; only when nothing is there the thread waits, and then for a first record only
+        batch = consumer.poll(0.0, _POLL_RECORDS)
+        if not busy and not batch.records:
+            self._consumer_errors(batch.errors)
+            batch = consumer.poll(min(self._shared.poll_ms / 1000, max(0.0, self._commit_due_in())), 1)
+        self._consumer_errors(batch.errors)
         for tp, records in batch.records.items():
             task = self._by_partition.get(tp)
             if task is not None:
@@ -389,17 +391,17 @@ class StreamThread:
             consumer.resume(resume)
             self._paused.difference_update(resume)
 
-    def _consumer_error(self, tp: TopicPartition | None, error: Exception) -> None:
-        if tp is not None and tp not in self._by_partition:
-            return
-        if isinstance(error, OffsetOutOfRangeException):
-            # jumping over the gap would lose records without anybody being told
-            _log.error("%s: %d records cannot be read any more: %s", self.name, error.gap, error)
+    def _consumer_errors(self, errors: Iterable[tuple[TopicPartition | None, Exception]]) -> None:
+        for tp, error in errors:
+            if tp is not None and tp not in self._by_partition:
+                continue
+            if isinstance(error, TimeoutException):
+                _log.warning("%s: %s", self.name, error)
+                continue
+            if isinstance(error, OffsetOutOfRangeException):
+                # jumping over the gap would lose records without anybody being told
+                _log.error("%s: %d records cannot be read any more: %s", self.name, error.gap, error)
             raise error
-        if isinstance(error, TimeoutException):
-            _log.warning("%s: %s", self.name, error)
-            return
-        raise error
 
     def _check_sends(self) -> None:
         producer = self._need(self._producer)
@@ -420,7 +422,7 @@ class StreamThread:
 
     def _commit(self) -> None:
         """Commit all running tasks together; see the module for what its errors mean."""
-        self._last_commit = time.monotonic()
+        started = self._last_commit = time.monotonic()
         tasks = list(self._running.values())
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         consumer, producer = self._need(self._consumer), self._need(self._producer)
@@ -440,13 +442,16 @@ class StreamThread:
         for task in tasks:
             task.post_commit(acked)
         self.commits += 1
+        _log.debug("%s: committed %d offsets in %.1f ms", self.name, len(offsets), 1e3 * (time.monotonic() - started))
         self._purge()
 
     def _position(self, consumer: RecordConsumer) -> Callable[[TopicPartition], int | None]:
         known = consumer.position(self._by_partition)
         return known.get
 
-    def _commit_transaction(self, producer: RecordProducer, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def _commit_transaction(
+        self, producer: RecordProducer, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
         try:
             self._flush(producer)
             if offsets:
@@ -484,7 +489,7 @@ class StreamThread:
         }
         if offsets:
             admin = self._need(self._admin)
-            self._need(self._updater).submit(lambda: admin.delete_records(offsets) and None)
+            self._need(self._updater).submit(lambda: admin.delete_records(offsets))
 
     def _give_up(self, task_ids: Iterable[TaskId]) -> None:
         leaving = set(task_ids)
@@ -584,7 +589,7 @@ class StreamThread:
         if self._admin is not None:
             self._admin.close()
 
-    def _retried(self, what: str, call: Callable[[], Any]) -> Any:
+    def _retried(self, what: str, call: Callable[[], P]) -> P:
         """``call`` until it does not time out, for up to ``task.timeout.ms``; the membership stays alive meanwhile."""
         deadline = time.monotonic() + self._shared.task_timeout_ms / 1000
         while True:
@@ -606,7 +611,7 @@ class StreamThread:
         return self._need(self._membership)
 
     @staticmethod
-    def _need(part: Any) -> Any:
+    def _need(part: P | None) -> P:
         assert part is not None, "the thread is not open"
         return part
 

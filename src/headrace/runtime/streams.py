@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace.config import StreamsConfig
 from headrace.errors import IllegalStateException, LockException, TopologyException
@@ -20,6 +19,7 @@ from headrace.state.directory import StateDirectory
 from headrace.topology.built import SourceSpec
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
@@ -59,7 +59,9 @@ class KafkaStreams:
         application_id: str = get(StreamsConfig.APPLICATION_ID_CONFIG)
         built = topology.build(application_id, self._config.topic_config())
         if not built.subtopologies:
-            raise TopologyException("Topology has no stream threads and no global threads, must subscribe to at least one source")
+            raise TopologyException(
+                "Topology has no stream threads and no global threads, must subscribe to at least one source"
+            )
         engine = engine_settings(self._config, lambda: time.time_ns() // 1_000_000)
         self._directory = StateDirectory(get(StreamsConfig.STATE_DIR_CONFIG), application_id)
         try:
@@ -100,7 +102,7 @@ class KafkaStreams:
         self._guard = threading.RLock()
         self._threads = [self._make_thread(index) for index in range(1, threads + 1)]
 
-    def __enter__(self) -> KafkaStreams:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -146,7 +148,7 @@ class KafkaStreams:
         with self._guard:
             if not self._machine.try_move(State.REBALANCING):
                 raise IllegalStateException(
-                    f"The client is either already started or already stopped, cannot re-start (state {self.state().value})"
+                    f"The client was started or stopped before, it cannot be started again (state {self.state().value})"
                 )
             for thread in self._threads:
                 thread.start()

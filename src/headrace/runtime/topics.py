@@ -63,8 +63,8 @@ class TopicPreparation:
             if existing.get(name) != topic.partitions:
                 raise MisconfiguredInternalTopicException(
                     f"Existing internal topic {name} has {existing.get(name)} partitions, but this topology needs "
-                    f"{topic.partitions}. The partition count of a source topic, or the topology, has changed: a rebuild "
-                    "is needed (headrace reset with --topology, then start)."
+                    f"{topic.partitions}. The partition count of a source topic, or the topology, has changed: a "
+                    "rebuild is needed (headrace reset with --topology, then start)."
                 )
         configs = admin.topic_configs(found.changelog_topics)
         for name in found.changelog_topics:
@@ -72,7 +72,7 @@ class TopicPreparation:
             wants = found.changelog_topics[name].config.get("cleanup.policy", "compact")
             if "compact" in wants and "compact" not in policy:
                 raise MisconfiguredInternalTopicException(
-                    f"Changelog topic {name} has cleanup.policy={policy}: old state is deleted from it and a restore would "
-                    f"come up short. Set cleanup.policy={wants} on it."
+                    f"Changelog topic {name} has cleanup.policy={policy}: old state is deleted from it and a restore "
+                    f"would come up short. Set cleanup.policy={wants} on it."
                 )
         return found

@@ -97,9 +97,7 @@ class RecordCache:
         """Dirty rows with ``low <= key <= high``, for scans."""
         entries = self.entries
         return {
-            key: entries[key][2]
-            for key in self._dirty
-            if (low is None or key >= low) and (high is None or key <= high)
+            key: entries[key][2] for key in self._dirty if (low is None or key >= low) and (high is None or key <= high)
         }
 
     def dirty_entry(self, key: bytes) -> CacheEntry:

@@ -95,7 +95,9 @@ class StateDirectory:
         with self._guard:
             holder = self._owners.setdefault(task_id, owner)
         if holder is not owner:
-            raise LockException(f"task directory {self.task_directory(task_id)} is still held by another thread", task_id)
+            raise LockException(
+                f"task directory {self.task_directory(task_id)} is still held by another thread", task_id
+            )
 
     def release(self, task_id: TaskId, owner: object) -> None:
         """Let go of the task's directory; nothing happens when ``owner`` does not hold it."""

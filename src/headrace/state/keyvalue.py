@@ -422,8 +422,7 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
         cache = self.cache
         if cache is not None:
             dirty = {
-                key: self._stored(raw, cache.dirty_entry(key)[1])
-                for key, raw in cache.dirty_rows(low, high).items()
+                key: self._stored(raw, cache.dirty_entry(key)[1]) for key, raw in cache.dirty_rows(low, high).items()
             }
             below = overlaid(dirty, below, reverse)
         decode_key, decode, split = self._decode_key, self._decode, self._split

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rocksdict
@@ -19,6 +18,7 @@ from headrace.errors import ProcessorStateException
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 FORMAT = b"1"
 _META = "headrace"

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from headrace.config import StreamsConfig
 from headrace.engine.task import StreamTask, TaskState
@@ -61,12 +61,11 @@ class TestRecord(Generic[K, V]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TestRecord):
             return NotImplemented
-        return (self.key, self.value, self.timestamp, self.headers) == (
-            other.key,
-            other.value,
-            other.timestamp,
-            other.headers,
-        )
+        record: TestRecord[Any, Any] = other  # pyright: ignore[reportUnknownVariableType]  # of any types
+        return self._fields() == record._fields()
+
+    def _fields(self) -> tuple[K, V, int | None, Headers]:
+        return self.key, self.value, self.timestamp, self.headers
 
     __hash__ = None  # type: ignore[assignment]  # headers and values may be mutable
 
@@ -86,12 +85,13 @@ class TopologyTestDriver:
 
     Example:
         >>> from headrace import Serdes, StreamsBuilder
-        >>> builder = StreamsBuilder()
+        >>> builder, text = StreamsBuilder(), Serdes.String()
         >>> builder.stream("in").map_values(str.upper).to("out")
-        >>> defaults = {"default.key.serde": Serdes.String(), "default.value.serde": Serdes.String()}
-        >>> with TopologyTestDriver(builder.build(), defaults) as driver:
-        ...     driver.create_input_topic("in", Serdes.String().serializer, Serdes.String().serializer).pipe_input("k", "v")
-        ...     driver.create_output_topic("out", Serdes.String().deserializer, Serdes.String().deserializer).read_value()
+        >>> with TopologyTestDriver(
+        ...     builder.build(), {"default.key.serde": text, "default.value.serde": text}
+        ... ) as driver:
+        ...     driver.create_input_topic("in", text.serializer, text.serializer).pipe_input("k", "v")
+        ...     driver.create_output_topic("out", text.deserializer, text.deserializer).read_value()
         'V'
     """
 
@@ -134,7 +134,7 @@ class TopologyTestDriver:
             raise
         self._sources = {partition.topic for partition in self._task.partitions}
 
-    def __enter__(self) -> TopologyTestDriver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -167,6 +167,11 @@ class TopologyTestDriver:
     ) -> TestOutputTopic[K, V]:
         """A handle to read what was written to ``topic_name``, internal topics included."""
         return TestOutputTopic(self, topic_name, key_deserializer, value_deserializer)
+
+    @property
+    def wall_clock_ms(self) -> int:
+        """The wall clock (epoch ms)."""
+        return self._now
 
     def produced_topic_names(self) -> frozenset[str]:
         """Topics that anything was written to, internal ones included."""
@@ -231,7 +236,9 @@ class TopologyTestDriver:
         if self._closed:
             raise IllegalStateException("the driver is closed")
         if topic not in self._sources:
-            raise IllegalStateException(f"Unknown topic: {topic}. The topology reads {', '.join(sorted(self._sources))}")
+            raise IllegalStateException(
+                f"Unknown topic: {topic}. The topology reads {', '.join(sorted(self._sources))}"
+            )
         self._enqueue(topic, (key, value, timestamp, headers))
         self._run()
 
@@ -266,7 +273,8 @@ class TopologyTestDriver:
             elif not moved:
                 return
 
-    def _capture(self, topic: str, raw: _Raw) -> None:
+    def capture(self, topic: str, raw: _Raw) -> None:
+        """Take in what the topology sent to ``topic``; it goes round again when the topology reads it."""
         self._produced.setdefault(topic, deque()).append(raw)
         if topic in self._sources:
             self._pending.append((topic, raw))
@@ -277,17 +285,21 @@ class _Collector:
         self._driver = driver
 
     def sender(self, topic: str) -> Send:
-        capture = self._driver._capture  # pyright: ignore[reportPrivateUsage]  # the driver's own half
+        capture = self._driver.capture
 
         def send(
-            partition: int | None, key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers | None
+            partition: int | None,
+            key: bytes | None,
+            value: bytes | None,
+            timestamp: int | None,
+            headers: Headers | None,
         ) -> None:
             capture(topic, (key, value, timestamp or 0, headers))
 
         return send
 
     def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
-        capture = self._driver._capture  # pyright: ignore[reportPrivateUsage]  # the driver's own half
+        capture = self._driver.capture
 
         def send(key: bytes, value: bytes | None, timestamp: int | None) -> None:
             capture(topic, (key, value, timestamp or 0, None))
@@ -361,7 +373,7 @@ class TestInputTopic(Generic[K, V]):
     def pipe_key_value_list(
         self, pairs: Iterable[tuple[K, V]], start_timestamp: Moment | None = None, advance: Span = 0
     ) -> None:
-        """Pipe each (key, value); with ``start_timestamp`` the times are start, start + advance, …"""
+        """Pipe each (key, value); with ``start_timestamp`` the times are ``start``, ``start + advance`` and so on."""
         at = None if start_timestamp is None else _epoch_ms(start_timestamp)
         step = _milliseconds(advance)
         for key, value in pairs:
@@ -369,9 +381,7 @@ class TestInputTopic(Generic[K, V]):
             if at is not None:
                 at += step
 
-    def pipe_value_list(
-        self, values: Iterable[V], start_timestamp: Moment | None = None, advance: Span = 0
-    ) -> None:
+    def pipe_value_list(self, values: Iterable[V], start_timestamp: Moment | None = None, advance: Span = 0) -> None:
         """Pipe each value without a key; times as in :meth:`pipe_key_value_list`."""
         at = None if start_timestamp is None else _epoch_ms(start_timestamp)
         step = _milliseconds(advance)
@@ -387,7 +397,11 @@ class TestOutputTopic(Generic[K, V]):
     __test__ = False
 
     def __init__(
-        self, driver: TopologyTestDriver, topic: str, key_deserializer: Deserializer[K], value_deserializer: Deserializer[V]
+        self,
+        driver: TopologyTestDriver,
+        topic: str,
+        key_deserializer: Deserializer[K],
+        value_deserializer: Deserializer[V],
     ) -> None:
         self._driver = driver
         self._topic = topic
@@ -470,7 +484,7 @@ class PlainValues:
 
     def put(self, key: Any, value: Any) -> None:
         """Set or delete (None) the value under ``key``; it goes to the changelog as in production."""
-        self._store.put_pair(key, value, self._driver._now, None)  # pyright: ignore[reportPrivateUsage]  # the driver's own view
+        self._store.put_pair(key, value, self._driver.wall_clock_ms, None)
 
     def delete(self, key: Any) -> Any:
         """Delete the row. Returns the value that was there, or None."""
