@@ -4,6 +4,9 @@ Layout: rows in the default column family; in the family ``headrace`` the key ``
 ``offset`` the next changelog offset to restore from as 8 bytes big endian. A batch carries rows and offset together,
 and the write-ahead log is on (not synced): after the death of the process nothing is lost, after the death of the
 machine the log ends at a whole batch, so rows and offset always agree.
+
+A database is made in several steps; while they last its directory holds the file ``being-made``, so that one whose
+maker was killed in between is made again instead of being taken for somebody else's.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = b"1"
+_BEING_MADE = "being-made"
 _META = "headrace"
 _BATCH_ROWS = 10_000
 """``Rdict.write`` holds the interpreter lock: a larger batch would stall heartbeats and other threads."""
@@ -38,6 +42,9 @@ class RocksDBBody:
             ProcessorStateException: It cannot be opened, or has another layout (Java's own, or a newer headrace's).
         """
         self._path = path
+        being_made = path / _BEING_MADE
+        if being_made.exists():
+            destroy(path)
         new = not (path / "CURRENT").exists()
         if not new:
             families: list[str] = rocksdict.Rdict.list_cf(str(path), _options())
@@ -48,6 +55,8 @@ class RocksDBBody:
                     "changelog topic."
                 )
         path.mkdir(parents=True, exist_ok=True)
+        if new:
+            being_made.touch()
         try:
             self._db: Any = rocksdict.Rdict(str(path), options=_options(), column_families={_META: _options()})
         except Exception as e:
@@ -55,9 +64,12 @@ class RocksDBBody:
         meta = self._db.get_column_family(_META)
         handle = self._db.get_column_family_handle(_META)
         try:
-            if new:
-                meta.put(b"format", FORMAT)
             found = meta.get(b"format")
+            # without a row nothing was ever committed here: the death of the machine took the format with the rest
+            if new or (found is None and next(iter(self._db.items()), None) is None):
+                meta.put(b"format", FORMAT)
+                found = FORMAT
+            being_made.unlink(missing_ok=True)
             if found != FORMAT:
                 raise ProcessorStateException(
                     f"{path} has store format {found!r}, this version reads {FORMAT!r}. Use the version of headrace "
