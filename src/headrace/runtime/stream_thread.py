@@ -137,9 +137,13 @@ class StreamThread:
 
     def join(self, timeout_s: float | None) -> bool:
         """Wait for the end; returns whether it came."""
-        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+        if self._thread.ident is not None:
             self._thread.join(timeout_s)
-        return not self._thread.is_alive() or threading.current_thread() is self._thread
+        return not self._thread.is_alive()
+
+    def is_current(self) -> bool:
+        """Whether this is the thread that asks."""
+        return threading.current_thread() is self._thread
 
     def task_metrics(self) -> dict[TaskId, dict[str, int]]:
         """Totals by metric name of every task this thread has now."""
@@ -495,11 +499,18 @@ class StreamThread:
         leaving = set(task_ids)
         self._waiting_for_directory -= leaving
         self._need(self._updater).remove([task_id for task_id in leaving if task_id not in self._running])
+        corrupted: TaskCorruptedException | None = None
         if any(task_id in self._running for task_id in leaving):
-            self._commit()
+            try:
+                self._commit()
+            except TaskCorruptedException as e:
+                # the next owners start from what is committed; the tasks that stay are revived by the caller
+                corrupted = e
         for task_id in leaving:
             self._close_task(task_id)
         self._membership_of().revoked(leaving)
+        if corrupted is not None:
+            raise corrupted
 
     def _abandon(self, task_ids: Iterable[TaskId], error: Exception | None) -> None:
         """Close tasks without committing; the transaction they wrote to is aborted."""

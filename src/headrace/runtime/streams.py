@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.config import StreamsConfig
-from headrace.errors import IllegalStateException, LockException, TopologyException
+from headrace.errors import IllegalStateException, TopologyException
 from headrace.runtime.classes import engine_settings
 from headrace.runtime.client import ClientSettings, fingerprint
 from headrace.runtime.states import CLIENT_TRANSITIONS, State, StateMachine, ThreadState
@@ -161,7 +161,8 @@ class KafkaStreams:
             leave_group: Tell the group, so that others take the tasks at once; else the session has to run out.
 
         Returns:
-            Whether everything has stopped. False after the timeout: the threads go on closing.
+            Whether everything has stopped. False after the timeout, and when a stream thread calls this itself (a
+            listener, a processor): the threads go on closing.
         """
         with self._guard:
             if self.state() is State.CREATED:
@@ -174,6 +175,10 @@ class KafkaStreams:
             threads = list(self._threads)
         for thread in threads:
             thread.shutdown(leave_group)
+        if any(thread.is_current() for thread in threads):
+            # called by a listener or a processor: this very thread has still to finish
+            self._finish_after(threads)
+            return False
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for thread in threads:
             if not thread.join(None if deadline is None else max(0.0, deadline - time.monotonic())):
@@ -193,10 +198,7 @@ class KafkaStreams:
         if self.state() is State.CREATED:
             self._directory.clean()
             return
-        try:
-            directory = StateDirectory(self._config[StreamsConfig.STATE_DIR_CONFIG], self._shared.application_id)
-        except LockException:
-            raise
+        directory = StateDirectory(self._config[StreamsConfig.STATE_DIR_CONFIG], self._shared.application_id)
         directory.clean()
         directory.close()
 
@@ -254,13 +256,16 @@ class KafkaStreams:
             others = [other for other in self._threads if other is not thread]
         for other in others:
             other.shutdown(leave_group=True)
-        # the last step waits for the other threads, so it needs a thread that is none of them
-        threading.Thread(target=self._end_in_error, args=(others,), name="headrace-shutdown", daemon=True).start()
+        self._finish_after(others)
 
-    def _end_in_error(self, others: list[StreamThread]) -> None:
-        for other in others:
-            other.join(None)
-        self._finish()
+    def _finish_after(self, threads: list[StreamThread]) -> None:
+        # the last step waits for the threads, so it needs one that is none of them
+        def finish() -> None:
+            for thread in threads:
+                thread.join(None)
+            self._finish()
+
+        threading.Thread(target=finish, name="headrace-shutdown", daemon=True).start()
 
     def _finish(self) -> None:
         with self._guard:

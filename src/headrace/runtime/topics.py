@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from headrace.errors import MisconfiguredInternalTopicException
+from headrace.errors import MisconfiguredInternalTopicException, TimeoutException
 from headrace.kafka import NewTopic
 from headrace.topology.copartition import plan
 
@@ -59,10 +59,15 @@ class TopicPreparation:
                 if topic.name not in raced:
                     _log.info("Created internal topic %s with %d partitions", topic.name, topic.partitions or 1)
             existing = admin.partition_counts(wanted)
+        unknown = sorted(wanted.keys() - existing.keys())
+        if unknown:
+            raise TimeoutException(
+                f"internal topics {', '.join(unknown)} were made but the brokers do not know them yet"
+            )
         for name, topic in wanted.items():
-            if existing.get(name) != topic.partitions:
+            if existing[name] != topic.partitions:
                 raise MisconfiguredInternalTopicException(
-                    f"Existing internal topic {name} has {existing.get(name)} partitions, but this topology needs "
+                    f"Existing internal topic {name} has {existing[name]} partitions, but this topology needs "
                     f"{topic.partitions}. The partition count of a source topic, or the topology, has changed: a "
                     "rebuild is needed (headrace reset with --topology, then start)."
                 )
