@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
@@ -70,6 +71,7 @@ _log = logging.getLogger(__name__)
 _POLL_RECORDS = 5_000
 _SLICE_RECORDS = 2_000
 """Records a task processes before the clock is looked at."""
+_DOUBT_PAUSE_S = 0.02
 _RETRY_S = 10.0
 """How long one attempt of a broker call in a commit may take before the membership is shown a sign of life."""
 
@@ -110,6 +112,7 @@ class StreamThread:
         self._by_partition: dict[TopicPartition, StreamTask] = {}
         self._waiting_for_directory: set[TaskId] = set()
         self._paused: set[TopicPartition] = set()
+        self._events: deque[MembershipEvent] = deque()
         self._last_commit = 0.0
         self._last_purge = 0.0
         self._admin: TopicAdmin | None = None
@@ -117,6 +120,9 @@ class StreamThread:
         self._producer: RecordProducer | None = None
         self._updater: StateUpdater | None = None
         self._membership: ClassicMembership | None = None
+        transaction_s = shared.config.transaction_timeout_ms / 1000
+        spare_s = transaction_s - shared.commit_interval_ms / 1000
+        self._longest_doubt_s = min(transaction_s / 4, spare_s / 2) if shared.exactly_once else 0.0
         self.commits = 0
         """Number of commits so far."""
 
@@ -235,6 +241,8 @@ class StreamThread:
             self._round()
         except TaskMigratedException as e:
             _log.warning("%s: tasks migrated, joining anew: %s", self.name, e)
+            # they are of a membership that is over; what it had comes back as lost
+            self._events.clear()
             self._abandon(list(self._tasks), e)
             self._membership_of().rejoin_anew(str(e))
         except TaskCorruptedException as e:
@@ -243,9 +251,11 @@ class StreamThread:
 
     def _round(self) -> None:
         membership, consumer = self._membership_of(), self._need(self._consumer)
-        events = membership.poll(time.time_ns() // 1_000_000)
-        for event in events:
-            self._handle(event)
+        self._events.extend(membership.poll(time.time_ns() // 1_000_000))
+        while self._events:
+            # it leaves the queue once it is done: after a failed commit revoked tasks still have to be given up
+            self._handle(self._events[0])
+            self._events.popleft()
         if self._waiting_for_directory:
             self._start_tasks(set(self._waiting_for_directory))
         self._take_restored()
@@ -254,7 +264,7 @@ class StreamThread:
         batch = consumer.poll(0.0, _POLL_RECORDS)
         if not busy and not batch.records:
             self._consumer_errors(batch.errors)
-            batch = consumer.poll(min(self._shared.poll_ms / 1000, max(0.0, self._commit_due_in())), 1)
+            batch = consumer.poll(min(self._shared.poll_ms / 1000, self._commit_wait()), 1)
         self._consumer_errors(batch.errors)
         for tp, records in batch.records.items():
             task = self._by_partition.get(tp)
@@ -264,7 +274,7 @@ class StreamThread:
         self._flow_control()
         self._need(self._producer).poll(0.0)
         self._check_sends()
-        if self._commit_due_in() <= 0:
+        if self._commit_wait() <= 0:
             self._commit()
 
     def _handle(self, event: MembershipEvent) -> None:
@@ -424,6 +434,19 @@ class StreamThread:
     def _commit_due_in(self) -> float:
         return self._last_commit + self._shared.commit_interval_ms / 1000 - time.monotonic()
 
+    def _commit_wait(self) -> float:
+        """Seconds until a commit should be made; 0 when it should be now.
+
+        While a JoinGroup is unanswered the brokers may have a newer generation than this member, and a transaction
+        with the old one fails: all tasks would start again. So a commit that is due waits a little for the answer.
+        """
+        due = self._commit_due_in()
+        if due > 0:
+            return due
+        if -due < self._longest_doubt_s and self._membership_of().generation_in_doubt():
+            return _DOUBT_PAUSE_S
+        return 0.0
+
     def _commit(self) -> None:
         """Commit all running tasks together; see the module for what its errors mean."""
         started = self._last_commit = time.monotonic()
@@ -458,8 +481,9 @@ class StreamThread:
     ) -> None:
         try:
             self._flush(producer)
+            # asked even when there are no offsets, which the brokers would check it by
+            identity = self._membership_of().identity()
             if offsets:
-                identity = self._membership_of().identity()
                 self._retried("adding offsets", lambda: producer.send_offsets(offsets, identity, _RETRY_S))
             self._retried("committing", lambda: producer.commit_transaction(_RETRY_S))
         except CommitOutcomeUnknownException as e:
