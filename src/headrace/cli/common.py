@@ -1,4 +1,4 @@
-"""What the command groups share: output, errors to exit codes, and naming things in a user's module."""
+"""What commands share, headrace's own and those of applications: output, exit codes, settings, a user's functions."""
 
 from __future__ import annotations
 

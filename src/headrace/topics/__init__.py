@@ -7,8 +7,10 @@ committed records only, and say up to which offsets they have read.
 
 from __future__ import annotations
 
+from headrace.kafka import NewTopic
+from headrace.topics.creation import ensure_topics
 from headrace.topics.latest import LatestByKey
 from headrace.topics.reader import TopicReader, TopicRecord
 from headrace.topics.writer import TopicWriter
 
-__all__ = ["LatestByKey", "TopicReader", "TopicRecord", "TopicWriter"]
+__all__ = ["LatestByKey", "NewTopic", "TopicReader", "TopicRecord", "TopicWriter", "ensure_topics"]

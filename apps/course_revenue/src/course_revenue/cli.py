@@ -21,13 +21,14 @@ from course_revenue.demo import DemoOptions, run_demo
 from course_revenue.sample import SampleSize
 from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
-from course_revenue.topics import PARTITIONS, create_topics, load_sample, read_line_values, wanted_topics
+from course_revenue.topics import PARTITIONS, load_sample, read_line_values, wanted_topics
 from course_revenue.topology import build_topology
 from course_revenue.totals import event_time, open_totals, summary
 from headrace import StreamsConfig
 from headrace.cli.common import FAILED, log_to_stderr, note, read_properties, run_app, say
 from headrace.errors import ConfigException
 from headrace.tools.service import run_until_stopped
+from headrace.topics import ensure_topics
 
 app = typer.Typer(
     name="course-revenue",
@@ -70,7 +71,7 @@ def topics(
         replication_factor=replication_factor,
         lines_retention_ms=lines_retention_ms,
     )
-    for name, made in create_topics(brokers, wanted).items():
+    for name, made in ensure_topics(brokers, wanted).items():
         say(f"{'created' if made else 'exists'}: {name}")
 
 

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Final
 
 from course_revenue.checks import InputSums, Reconciliation, reconcile, sum_input
 from course_revenue.settings import Settings
-from course_revenue.topics import create_topics, load_sample, read_line_values, wanted_topics
+from course_revenue.topics import load_sample, read_line_values, wanted_topics
 from course_revenue.totals import open_totals
 from headrace.errors import KafkaException
 from headrace.testing.cluster import LocalCluster
+from headrace.topics import ensure_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Mapping
     from types import FrameType
 
     from course_revenue.model import Revenue
@@ -97,7 +98,7 @@ def _run(options: DemoOptions, directory: Path, screen: Screen) -> int:
     brokers = cluster.bootstrap_servers
     screen.say(f"Apache Kafka runs at {brokers}")
     if not goes_on:
-        create_topics(brokers, wanted_topics(settings, lines_retention_ms=-1))
+        ensure_topics(brokers, wanted_topics(settings, lines_retention_ms=-1))
         with screen.progress("loading purchase lines", options.size.lines) as advance:
             load_sample(brokers, settings, options.size, advance)
         note.write_text(json.dumps(wanted), encoding="utf-8")
@@ -176,7 +177,7 @@ def _difference(totals: Mapping[str, Revenue], comparison: Reconciliation, timeo
 
 
 @contextlib.contextmanager
-def _job(directory: Path, brokers: str) -> Iterator[subprocess.Popen[bytes]]:
+def _job(directory: Path, brokers: str) -> Generator[subprocess.Popen[bytes]]:
     """One instance of the job as a process of its own; ends with this one, even if this one is killed."""
     config = directory / "course-revenue.properties"
     config.write_text(
@@ -223,7 +224,7 @@ def _tail(job: subprocess.Popen[bytes]) -> str:
 
 
 @contextlib.contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
+def _only_one(directory: Path) -> Generator[None]:
     with (directory / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -233,7 +234,7 @@ def _only_one(directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[None]:
+def _interrupts() -> Generator[None]:
     """SIGTERM and SIGHUP end the demo as Ctrl-C does, so that it stops what it started."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 from course_revenue.totals import event_time, money, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from course_revenue.model import Revenue
 
@@ -65,7 +65,7 @@ class PlainScreen:
         self._console.print(line, markup=False)
 
     @contextlib.contextmanager
-    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    def progress(self, what: str, total: int) -> Generator[Callable[[int], None]]:
         """A line at every fifth of the way."""
         fifths = 0
 
@@ -107,7 +107,7 @@ class TerminalScreen:
         self._console.print(line, markup=False)
 
     @contextlib.contextmanager
-    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    def progress(self, what: str, total: int) -> Generator[Callable[[int], None]]:
         """A bar."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._console) as bar:

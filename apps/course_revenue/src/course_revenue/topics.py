@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.sample import sample
-from headrace.errors import ConfigException
-from headrace.kafka import NewTopic, TopicAdmin
-from headrace.topics import TopicReader, TopicWriter
+from headrace.topics import NewTopic, TopicReader, TopicWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,30 +46,6 @@ def wanted_topics(
             NewTopic(settings.rejected, partitions, replication_factor, {"cleanup.policy": "delete", **retention})
         )
     return topics
-
-
-def create_topics(bootstrap_servers: str, topics: list[NewTopic]) -> dict[str, bool]:
-    """Creates the topics that are missing.
-
-    Returns:
-        By name, whether the topic was made now.
-
-    Raises:
-        ConfigException: one exists with another number of partitions.
-    """
-    admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
-    try:
-        counts = admin.partition_counts([topic.name for topic in topics])
-        for topic in topics:
-            if counts.get(topic.name, topic.partitions) != topic.partitions:
-                raise ConfigException(
-                    f"topic {topic.name} exists with {counts[topic.name]} partitions instead of {topic.partitions}:"
-                    " another count is a rebuild, so delete the topic or ask for its count with --partitions"
-                )
-        existed = admin.create_topics([topic for topic in topics if topic.name not in counts])
-    finally:
-        admin.close()
-    return {topic.name: topic.name not in counts and topic.name not in existed for topic in topics}
 
 
 def load_sample(

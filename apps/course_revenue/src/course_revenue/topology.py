@@ -161,21 +161,19 @@ class Unpack(FixedKeyProcessor[Any, "Received[PurchaseLine]", PurchaseLine]):
         self.context.forward(record.with_value(record.value.value))
 
 
-class LineContract(Processor["Received[LineKey]", "Received[PurchaseLine]", Any, Any]):
+class LineContract(Processor["Received[LineKey]", "Received[PurchaseLine] | None", Any, Any]):
     """Sends lines that keep the contract on, and the others, untouched, to the rejected topic."""
 
-    def process(self, record: Record[Received[LineKey], Received[PurchaseLine]]) -> None:
+    def process(self, record: Record[Received[LineKey], Received[PurchaseLine] | None]) -> None:
         """Forwards to one of the two children, never to both."""
-        # a record without a value arrives as None whatever the type says
-        received: Received[PurchaseLine] | None = record.value
         try:
-            check(None if received is None else received.value)
+            check(None if record.value is None else record.value.value)
         except BrokenLineError as broken:
             self._reject(record, broken.reason)
         else:
             self.context.forward(record, ACCEPTED)
 
-    def _reject(self, record: Record[Received[LineKey], Received[PurchaseLine]], reason: str) -> None:
+    def _reject(self, record: Record[Received[LineKey], Received[PurchaseLine] | None], reason: str) -> None:
         source = self.context.record_metadata()
         headers = [*record.headers, (REASON_HEADER, reason.encode())]
         if source is not None:
