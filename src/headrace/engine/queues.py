@@ -41,7 +41,6 @@ class PartitionQueue:
         size: Records waiting.
         partition_time: Greatest timestamp taken from this partition, -1 before the first.
         next_offset: Offset after the last record processed, dropped ones included; None before the first.
-        turn: Among queues whose heads have one time, the least turn goes first.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class PartitionQueue:
         self.size = 0
         self.partition_time = -1
         self.next_offset: int | None = None
-        self.turn = 0
         self._record = record
         self._extractor = extractor
         self._decode_key = decode_key
@@ -215,6 +213,60 @@ class ExtractingQueue(PartitionQueue):
             if record.interrupt:
                 break
         return before - self.size
+
+
+class HeadOrder:
+    """The queues that have records, by the time of their heads.
+
+    Among equal times the order is that of ``java.util.PriorityQueue``, step for step: which of several partitions goes
+    first is not defined by Kafka Streams, but it can be seen in the order of outputs, and it should be the same here.
+    """
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, PartitionQueue]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def least(self) -> int:
+        """The least head time, :data:`NO_BOUND` when there is none."""
+        return self._heap[0][0] if self._heap else NO_BOUND
+
+    def offer(self, queue: PartitionQueue, time: int) -> None:
+        """Put a queue in. One that turned out to have no record (``time`` is :data:`NO_BOUND`) stays out."""
+        if time == NO_BOUND:
+            return
+        heap = self._heap
+        at = len(heap)
+        heap.append((time, queue))
+        while at > 0:
+            parent = (at - 1) >> 1
+            if time >= heap[parent][0]:
+                break
+            heap[at] = heap[parent]
+            at = parent
+        heap[at] = (time, queue)
+
+    def poll(self) -> PartitionQueue:
+        """Take the queue with the oldest head out; there must be one."""
+        heap = self._heap
+        first = heap[0][1]
+        last = heap.pop()
+        size = len(heap)
+        if size:
+            at, half = 0, size >> 1
+            while at < half:
+                child = 2 * at + 1
+                if child + 1 < size and heap[child][0] > heap[child + 1][0]:
+                    child += 1
+                if last[0] <= heap[child][0]:
+                    break
+                heap[at] = heap[child]
+                at = child
+            heap[at] = last
+        return first
 
 
 def make_queue(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.binding import BoundTask
 from headrace.engine.offsets import decode_metadata, encode_metadata
-from headrace.engine.queues import NO_BOUND
+from headrace.engine.queues import HeadOrder
 from headrace.errors import IllegalStateException
 from headrace.records import OffsetAndMetadata, TopicPartition
 
@@ -87,7 +87,6 @@ class StreamTask:
         self._bound = BoundTask(sub, task_id, settings, collector, budget, store_path, partitions)
         self.queues = self._bound.queues
         self._ordered: tuple[PartitionQueue, ...] = tuple(self.queues.values())
-        self._only = self._ordered[0] if len(self._ordered) == 1 else None
         self._record = self._bound.record
         self._caught_up = caught_up
         self._idle_ms = settings.max_task_idle_ms
@@ -97,7 +96,8 @@ class StreamTask:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._processed_since_commit = 0
-        self._turn = 0
+        self._heads = HeadOrder()
+        self._arrived: list[PartitionQueue] = []
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -157,8 +157,8 @@ class StreamTask:
     def add_records(self, partition: TopicPartition, records: list[RawRecord]) -> None:
         """Append raw records of one of the task's partitions; the list is the task's own from now on."""
         queue = self.queues[partition]
-        if not queue.size:
-            self._end_turn(queue)
+        if records and not queue.size:
+            self._arrived.append(queue)
         queue.add(records)
         if self._idle_since:
             self._idle_since.pop(partition, None)
@@ -181,8 +181,11 @@ class StreamTask:
                 if chosen is None:
                     break
                 queue, bound = chosen
-                done += queue.run(bound, limit - done)
-                self._end_turn(queue)
+                try:
+                    done += queue.run(bound, limit - done)
+                finally:
+                    if queue.size:
+                        self._heads.offer(queue, queue.head_timestamp())
                 if self._bound.failure is not None:
                     raise self._bound.failure
                 if record.interrupt:
@@ -274,6 +277,8 @@ class StreamTask:
             store.drop_uncommitted()
         for queue in self._ordered:
             queue.clear()
+        self._heads = HeadOrder()
+        self._arrived.clear()
 
     def close(self) -> None:
         """Close processors and stores; uncommitted writes are forgotten. Closing twice does nothing."""
@@ -284,28 +289,17 @@ class StreamTask:
         self._bound.close()
 
     def _choose(self) -> tuple[PartitionQueue, int] | None:
-        only = self._only
-        if only is not None:
-            return (only, NO_BOUND) if only.size else None
-        best: PartitionQueue | None = None
-        least, bound = NO_BOUND, NO_BOUND
-        for queue in self._ordered:
-            if not queue.size:
-                if self._must_wait_for(queue.partition):
-                    return None
-                continue
-            head = queue.head_timestamp()
-            if not queue.size:
-                continue
-            if best is None or head < least or (head == least and queue.turn < best.turn):
-                best, least, bound = queue, head, least
-            elif head < bound:
-                bound = head
-        return None if best is None else (best, bound)
+        heads = self._heads
+        for queue in self._arrived:
+            heads.offer(queue, queue.head_timestamp())
+        self._arrived.clear()
+        if not heads or self._awaited():
+            return None
+        queue = heads.poll()
+        return queue, heads.least()
 
-    def _end_turn(self, queue: PartitionQueue) -> None:
-        self._turn += 1
-        queue.turn = self._turn
+    def _awaited(self) -> bool:
+        return any(not queue.size and self._must_wait_for(queue.partition) for queue in self._ordered)
 
     def _must_wait_for(self, partition: TopicPartition) -> bool:
         if self._idle_ms < 0:
@@ -320,4 +314,4 @@ class StreamTask:
 
     def must_wait(self) -> bool:
         """Whether records wait only because another partition's are awaited."""
-        return self.buffered > 0 and self._choose() is None
+        return self.buffered > 0 and self._awaited()
