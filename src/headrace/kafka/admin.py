@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, TopicCollection
 from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as untyped_admin
@@ -15,12 +16,16 @@ from confluent_kafka import admin as untyped_admin
 from headrace.errors import StreamsException, TimeoutException
 from headrace.kafka.errors import translate, translate_code, translate_config_error
 from headrace.kafka.group_client import GroupAdmin, group_client_config
-from headrace.records import OffsetAndMetadata, TopicPartition
+from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from headrace.records import OffsetAndMetadata
+
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 _api: Any = untyped_admin  # declares neither its re-exports nor its futures' results
 
@@ -103,7 +108,7 @@ class TopicAdmin:
 
     def __init__(self, config: Mapping[str, Any], timeout_ms: int = 60_000) -> None:
         try:
-            self._client: Any = _api.AdminClient(dict(config))
+            self._client: Any = _api.AdminClient(dict(config), logger=log)
         except ClientException as error:
             raise translate_config_error(error, "admin client") from error
         self._config = dict(config)
@@ -293,15 +298,7 @@ class TopicAdmin:
 
     def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """All committed offsets of a group (those inside unfinished transactions not counted)."""
-        futures: dict[str, concurrent.futures.Future[Any]] = self._client.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group_id)], request_timeout=self._timeout_s
-        )
-        found = self._result(futures[group_id], f"listing the offsets of group {group_id}", None)
-        return {
-            TopicPartition(entry.topic, entry.partition): OffsetAndMetadata(entry.offset, entry.metadata or "")
-            for entry in found.topic_partitions
-            if entry.offset != OFFSET_INVALID and entry.offset >= 0
-        }
+        return self._group_admin().offsets(group_id, None, stable=False, timeout_s=self._timeout_s)
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set committed offsets of a group without members.
@@ -311,17 +308,9 @@ class TopicAdmin:
         """
         if not offsets:
             return
-        entries = [
-            ClientPartition(tp.topic, tp.partition, entry.offset, metadata=entry.metadata)
-            for tp, entry in offsets.items()
-        ]
-        futures: dict[str, concurrent.futures.Future[Any]] = self._client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group_id, entries)], request_timeout=self._timeout_s
-        )
-        doing = f"setting the offsets of group {group_id}"
-        for entry in self._result(futures[group_id], doing, None).topic_partitions:
-            if entry.error is not None:
-                raise translate(entry.error, f"{doing} for {entry.topic}-{entry.partition}")
+        for tp, error in self._group_admin().set_offsets(group_id, offsets).items():
+            if error is not None:
+                raise StreamsException(f"setting the offset of group {group_id} for {tp} failed: {error}")
 
     def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget committed offsets of a group; it may have members as long as none subscribes to these topics.

@@ -23,12 +23,13 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.errors import IllegalStateException, KafkaException, OffsetOutOfRangeException
 from headrace.kafka.errors import translate, translate_config_error
-from headrace.records import OffsetAndMetadata, TopicPartition
+from headrace.kafka.group_client import GroupAdmin, group_client_config
+from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from headrace.records import RawRecord
+    from headrace.records import OffsetAndMetadata, RawRecord
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,8 @@ class RecordConsumer:
             self._client: Consumer = Consumer(settings, logger=log)
         except ClientException as error:
             raise translate_config_error(error, "consumer") from error
+        self._config = settings
+        self._groups: GroupAdmin | None = None  # made when committed offsets are first asked for
         self._consume = self._client.consume
         self._start: dict[TopicPartition, int] = {}
         self._at_end: set[TopicPartition] = set()
@@ -237,26 +240,22 @@ class RecordConsumer:
         Raises:
             TimeoutException: no answer, or a transaction unfinished for ``timeout_s`` seconds.
         """
-        asked = [ClientPartition(tp.topic, tp.partition) for tp in partitions]
+        asked = list(partitions)
         if not asked:
             return {}
-        try:
-            found = self._client.committed(asked, timeout=timeout_s)
-        except ClientException as error:
-            raise translate(error, "reading committed offsets") from error
-        result: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        for entry in found:
-            tp = TopicPartition(entry.topic, entry.partition)
-            if entry.error is not None:
-                raise translate(entry.error, f"reading the committed offset of {tp}")
-            result[tp] = OffsetAndMetadata(entry.offset, entry.metadata or "") if entry.offset >= 0 else None
-        return result
+        if self._groups is None:
+            self._groups = GroupAdmin(group_client_config(self._config), int(timeout_s * 1000))
+        stable = self._config.get("isolation.level", "read_committed") == "read_committed"
+        found = self._groups.offsets(self._config["group.id"], asked, stable=stable, timeout_s=timeout_s)
+        return {tp: found.get(tp) for tp in asked}
 
     def close(self) -> None:
         """Free the client and its threads. Calling it again does nothing."""
         if not self._closed:
             self._closed = True
             self._client.close()
+            if self._groups is not None:
+                self._groups.close()
 
     def _event(self, message: Message, error: KafkaError, batch: PolledBatch) -> None:
         topic, partition = message.topic(), message.partition()

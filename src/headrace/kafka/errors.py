@@ -134,6 +134,7 @@ MISSING_TOPIC = frozenset(
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._NOENT,  # no leader known, which is how listing offsets of an absent topic ends
     }
 )
 OTHER_GROUP = frozenset({KafkaError.INCONSISTENT_GROUP_PROTOCOL})
@@ -177,7 +178,10 @@ def translate_code(
     """
     message = f"{doing} failed: {name}: {text}"
     if code in FENCED_PRODUCER:
-        fenced = ProducerFencedException(f"{message}. A newer producer with the same transactional.id took over")
+        fenced = ProducerFencedException(
+            f"{message}. A newer producer with the same transactional.id took over, or a "
+            "transaction outlived transaction.timeout.ms"
+        )
         migrated = TaskMigratedException(f"{message}. This instance no longer owns its tasks; it will join anew")
         migrated.__cause__ = fenced
         return migrated

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafka import KafkaAdminClient as UntypedAdminClient
 from kafka import admin as untyped_admin
+from kafka import structs as untyped_structs
 from kafka.coordinator.base import BaseCoordinator
 from kafka.net.compat import KafkaNetClient as UntypedNetClient
 from kafka.protocol.consumer import group as untyped_group
 from kafka.protocol.consumer import metadata as untyped_metadata
-from kafka.structs import TopicPartition as UntypedPartition
 
 from headrace.assignment import GroupMember, MemberAssignment
 from headrace.errors import ConfigException, TimeoutException
@@ -41,7 +41,9 @@ _admin: Any = untyped_admin
 KafkaAdminClient: Any = UntypedAdminClient
 KafkaNetClient: Any = UntypedNetClient
 MemberToRemove: Any = _admin.MemberToRemove
-ClientPartition: Any = UntypedPartition
+ClientPartition: Any = untyped_structs.TopicPartition
+ClientOffsetAndMetadata: Any = untyped_structs.OffsetAndMetadata
+OffsetFetchRequest: Any = untyped_group.OffsetFetchRequest
 OffsetCommitRequest: Any = untyped_group.OffsetCommitRequest
 LeaveGroupRequest: Any = untyped_group.LeaveGroupRequest
 ConsumerProtocolAssignment: Any = untyped_metadata.ConsumerProtocolAssignment
@@ -51,6 +53,7 @@ PROTOCOL_NAME = "headrace"
 _SUBSCRIPTION_VERSION = 2  # owned partitions and generation
 _ASSIGNMENT_VERSION = 1
 _COMMIT_VERSION = 8  # by topic name; version 10 wants topic ids
+_FETCH_VERSION = 8  # several groups, by topic name
 _RETRY_PAUSE_S = 0.05
 _LEAVE_TIMEOUT_MS = 5_000
 
@@ -175,7 +178,8 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
         return [(PROTOCOL_NAME, subscription.encode())]
 
     def _process_join_group_response(self, response: Any, send_time: float) -> Any:
-        result = super()._process_join_group_response(response, send_time)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]  # untyped base
+        base: Any = super()
+        result: Any = base._process_join_group_response(response, send_time)
         self.join_in_flight = False
         return result
 
@@ -196,7 +200,8 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
 
     def _handle_heartbeat_response(self, response: Any, send_time: float) -> None:
         try:
-            super()._handle_heartbeat_response(response, send_time)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]  # untyped base
+            base: Any = super()
+            base._handle_heartbeat_response(response, send_time)
         except kp.FencedInstanceIdError:
             # The base class only stops the heartbeats and would go on as a stable member.
             self._listener.fenced()
@@ -475,16 +480,91 @@ class GroupAdmin:
             if error_type not in (kp.NoError, kp.UnknownMemberIdError):
                 raise translate_group_error(error_type(), f"{doing} ({name})")
 
+    def offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool, timeout_s: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Committed offsets with their metadata, those that exist; of all partitions for None.
+
+        Not by confluent_kafka: it reads metadata as text ended by a zero byte, which only those have that it wrote
+        itself; after others it returns whatever memory follows. Of its own that byte is taken off here.
+
+        Args:
+            group_id: whose.
+            partitions: which.
+            stable: wait for unfinished transactions that hold offsets of these partitions.
+            timeout_s: in all.
+        """
+        doing = f"reading the committed offsets of group {group_id}"
+        by_topic = None if partitions is None else _by_topic(partitions)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                found = self._admin._manager.run(self._fetch_offsets, group_id, by_topic, stable)
+            except kp.KafkaError as error:
+                if not isinstance(error, (kp.RetriableError, kp.UnstableOffsetCommitError)):
+                    raise translate_group_error(error, doing) from error
+                if isinstance(error, (kp.NotCoordinatorError, kp.CoordinatorNotAvailableError)):
+                    self._admin._manager.cluster._coordinators.clear()  # else the old one is asked again and again
+                if time.monotonic() + _RETRY_PAUSE_S >= deadline:
+                    raise TimeoutException(
+                        f"{doing}: not known within {timeout_s} s: {error}. It may be tried again"
+                    ) from error
+                time.sleep(_RETRY_PAUSE_S)
+            else:
+                return dict(found)
+
+    async def _fetch_offsets(
+        self, group_id: str, by_topic: Mapping[str, list[int]] | None, stable: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        group_type = OffsetFetchRequest.OffsetFetchRequestGroup
+        topic_type = group_type.OffsetFetchRequestTopics
+        topics = (
+            None
+            if by_topic is None
+            else [topic_type(name=topic, partition_indexes=partitions) for topic, partitions in by_topic.items()]
+        )
+        request = OffsetFetchRequest(
+            groups=[group_type(group_id=group_id, topics=topics)],
+            require_stable=stable,
+            min_version=_FETCH_VERSION,
+            max_version=_FETCH_VERSION,
+        )
+        coordinators = await self._admin._find_coordinator_ids([group_id])
+        response = await self._admin._manager.send(request, node_id=coordinators[group_id])
+        result: dict[TopicPartition, OffsetAndMetadata] = {}
+        for group in response.groups:
+            _raise_for(group.error_code, group_id)
+            for topic in group.topics:
+                for partition in topic.partitions:
+                    tp = TopicPartition(topic.name, partition.partition_index)
+                    _raise_for(partition.error_code, str(tp))
+                    if partition.committed_offset >= 0:
+                        result[tp] = OffsetAndMetadata(
+                            partition.committed_offset, (partition.metadata or "").removesuffix("\0")
+                        )
+        return result
+
+    def set_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, str | None]:
+        """Commit for a group without members; Kafka's error name by partition, None where it went well."""
+        wanted = {
+            ClientPartition(*tp): ClientOffsetAndMetadata(entry.offset, entry.metadata, -1)
+            for tp, entry in offsets.items()
+        }
+        try:
+            outcome = self._admin.alter_group_offsets(group_id, wanted)
+        except Exception as error:
+            raise translate_group_error(error, f"setting the offsets of group {group_id}") from error
+        return _error_names(outcome)
+
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
         """Forget committed offsets; Kafka's error name by partition, None where it went well."""
         try:
             outcome = self._admin.delete_group_offsets(group_id, [ClientPartition(*tp) for tp in partitions])
         except Exception as error:
             raise translate_group_error(error, f"deleting offsets of group {group_id}") from error
-        return {
-            TopicPartition(tp.topic, tp.partition): None if error_type is kp.NoError else str(error_type.message)
-            for tp, error_type in outcome.items()
-        }
+        return _error_names(outcome)
 
     def features(self) -> dict[str, int]:
         """The finalized level of each cluster feature, such as ``{"transaction.version": 2}``."""
@@ -497,6 +577,19 @@ class GroupAdmin:
     def close(self) -> None:
         """Free the connections."""
         self._admin.close()
+
+
+def _error_names(outcome: Mapping[Any, Any]) -> dict[TopicPartition, str | None]:
+    return {
+        TopicPartition(tp.topic, tp.partition): None if error_type is kp.NoError else str(error_type.message)
+        for tp, error_type in outcome.items()
+    }
+
+
+def _raise_for(code: int, what: str) -> None:
+    error_type = kp.for_code(code)
+    if error_type is not kp.NoError:
+        raise error_type(what)
 
 
 def encode_member_assignment(assignment: MemberAssignment) -> bytes:

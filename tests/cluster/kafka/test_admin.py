@@ -1,0 +1,185 @@
+"""Topics, offsets and groups on a real broker."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from cluster.kafka.members import Member, drive
+from confluent_kafka import Producer
+
+from headrace.errors import ConfigException, MissingSourceTopicException, StreamsException, TimeoutException
+from headrace.kafka import NewTopic, RecordProducer, TopicAdmin
+from headrace.kafka.group_client import group_client_config
+from headrace.records import OffsetAndMetadata, TaskId, TopicPartition
+from headrace.testing.cluster import jars_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cluster.conftest import TopicFactory
+
+
+@pytest.fixture
+def admin(bootstrap_servers: str) -> Iterator[TopicAdmin]:
+    made = TopicAdmin({"bootstrap.servers": bootstrap_servers}, timeout_ms=20_000)
+    yield made
+    made.close()
+
+
+def test_topics_are_created_described_and_deleted(admin: TopicAdmin, unique: Callable[[str], str]) -> None:
+    name = unique("app-store-changelog")
+    config = {"cleanup.policy": "compact", "retention.ms": "-1"}
+    assert admin.create_topics([NewTopic(name, 3, config=config)]) == frozenset()
+    assert admin.partition_counts([name, unique("absent")]) == {name: 3}
+    assert admin.topic_configs([name, unique("absent")]) == {name: config}
+    assert name in admin.list_topics()
+    assert admin.create_topics([NewTopic(name, 5)]) == {name}
+    assert admin.partition_counts([name]) == {name: 3}
+    assert admin.delete_topics([name, unique("absent")]) == {unique("absent")}
+    assert admin.partition_counts([]) == {}
+    assert admin.topic_configs([]) == {}
+
+
+def test_a_config_the_brokers_refuse_is_named(admin: TopicAdmin, unique: Callable[[str], str]) -> None:
+    with pytest.raises(StreamsException, match=unique("bad")):
+        admin.create_topics([NewTopic(unique("bad"), 1, config={"cleanup.policy": "maybe"})])
+
+
+def test_the_latest_offset_is_the_high_watermark_unless_asked_otherwise(
+    admin: TopicAdmin, topic_factory: TopicFactory, bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    tp = TopicPartition(topic_factory("changelog"), 0)
+    producer = RecordProducer({"bootstrap.servers": bootstrap_servers, "transactional.id": unique("tx")})
+    producer.init_transactions(20)
+    producer.send(tp.topic, 0, b"k", b"v", 1000)
+    producer.commit_transaction()
+    producer.send(tp.topic, 0, b"k", b"v", 2000)
+    producer.flush(10)
+    assert admin.list_offsets([tp], "latest") == {tp: 3}
+    assert admin.list_offsets([tp], "latest", read_committed=True) == {tp: 2}
+    producer.commit_transaction()
+    assert admin.list_offsets([tp], 1500) == {tp: 1}  # the marker of the first transaction has a time too
+    assert admin.list_offsets([tp], 9_000_000_000_000) == {tp: -1}
+    assert admin.delete_records({tp: 2}) == {tp: 2}
+    assert admin.list_offsets([tp], "earliest") == {tp: 2}
+    assert admin.delete_records({}) == admin.list_offsets([], "latest") == {}
+    with pytest.raises(MissingSourceTopicException):
+        admin.list_offsets([TopicPartition(unique("absent"), 0)], "latest")
+    producer.close()
+
+
+def test_group_offsets_are_set_listed_and_forgotten(
+    admin: TopicAdmin, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    topic, group = topic_factory("in", 2), unique("group")
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    assert admin.group_offsets(group) == {}
+    admin.alter_group_offsets(group, {first: OffsetAndMetadata(4, "m"), second: OffsetAndMetadata(5, "")})
+    assert admin.group_offsets(group) == {first: OffsetAndMetadata(4, "m"), second: OffsetAndMetadata(5, "")}
+    assert admin.list_groups()[group] == "classic"
+    assert not admin.describe_group(group).active
+    admin.delete_group_offsets(group, [first])
+    assert admin.group_offsets(group) == {second: OffsetAndMetadata(5, "")}
+    assert admin.delete_group(group)
+    assert not admin.delete_group(group)
+    assert admin.describe_group(group).type is None
+
+
+def test_a_group_with_members_is_described_and_protected(
+    admin: TopicAdmin, topic_factory: TopicFactory, bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    topic, group = topic_factory("in", 4), unique("group")
+    member = Member(bootstrap_servers, group, topic)
+    member.membership.start()
+    drive([member], lambda: len(member.tasks) == 4)
+    described = admin.describe_group(group)
+    assert (described.type, described.state, described.active) == ("classic", "Stable", True)
+    assert described.members[0].partitions == {TopicPartition(topic, partition) for partition in range(4)}
+    assert described.members[0].client_id == f"{group}-client"
+    with pytest.raises(StreamsException):
+        admin.alter_group_offsets(group, {TopicPartition(topic, 0): OffsetAndMetadata(0, "")})
+    with pytest.raises(StreamsException):
+        admin.delete_group(group)
+    admin.remove_members(group, described.members, "reset")
+    assert not admin.describe_group(group).active
+    admin.remove_members(group, described.members, "gone already")
+    member.membership.close(leave_group=True)
+
+
+def test_features_tell_what_the_cluster_can(admin: TopicAdmin) -> None:
+    features = admin.features()
+    assert features.transactions_v2
+    assert features.streams_groups
+    assert features.levels["metadata.version"] > 0
+
+
+def test_kafkas_own_tool_shows_the_members_partitions(
+    topic_factory: TopicFactory, bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    topic, group = topic_factory("in", 4), unique("group")
+    members = [Member(bootstrap_servers, group, topic) for _ in range(2)]
+    for member in members:
+        member.membership.start()
+    drive(members, lambda: all(len(member.tasks) == 2 for member in members))
+    command = ["java", "-cp", f"{jars_directory()}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+    asked = ["--bootstrap-server", bootstrap_servers, "--describe", "--group", group, "--members", "--verbose"]
+    printed = subprocess.run([*command, *asked], capture_output=True, text=True, timeout=60, check=True).stdout
+    for member in members:
+        identity = member.membership.identity()
+        line = next(line for line in printed.splitlines() if identity.member_id in line)
+        for task in member.tasks:
+            assert f"{task.partition}" in line.split(topic, 1)[1]
+    assert {task for member in members for task in member.tasks} == {TaskId(0, p) for p in range(4)}
+    for member in members:
+        member.membership.close(leave_group=True)
+
+
+def test_nobody_there_is_a_timeout() -> None:
+    lonely = TopicAdmin({"bootstrap.servers": "127.0.0.1:1"}, timeout_ms=500)
+    with pytest.raises(TimeoutException):
+        lonely.partition_counts(["t"])
+    with pytest.raises(TimeoutException):
+        lonely.list_topics()
+    with pytest.raises(TimeoutException):
+        lonely.list_groups()
+    lonely.close()
+
+
+def test_settings_are_translated_for_the_group_connection() -> None:
+    assert group_client_config(
+        {
+            "bootstrap.servers": "a:1, b:2",
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanisms": "SCRAM-SHA-256",
+            "sasl.username": "u",
+            "sasl.password": "p",
+            "ssl.ca.location": "ca.pem",
+            "ssl.endpoint.identification.algorithm": "none",
+            "linger.ms": 5,
+        }
+    ) == {
+        "bootstrap_servers": ["a:1", "b:2"],
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "u",
+        "sasl_plain_password": "p",
+        "ssl_cafile": "ca.pem",
+        "ssl_check_hostname": False,
+    }
+    with pytest.raises(ConfigException, match=r"bootstrap\.servers"):
+        group_client_config({})
+    with pytest.raises(ConfigException, match=r"ssl\.keystore\.location"):
+        group_client_config({"bootstrap.servers": "a:1", "ssl.keystore.location": "k.p12"})
+
+
+def test_a_plain_producers_topic_is_seen(
+    admin: TopicAdmin, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    topic = topic_factory("in", 2)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    producer.produce(topic, b"v", partition=1)
+    producer.flush()
+    both = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    assert admin.list_offsets(both, "latest") == {both[0]: 0, both[1]: 1}

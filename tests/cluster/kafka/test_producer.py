@@ -1,0 +1,316 @@
+"""Writing records to a real broker: transactions, delivery errors, tracked offsets, fencing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.errors import (
+    IllegalStateException,
+    ProducerFencedException,
+    StreamsException,
+    TaskMigratedException,
+    TimeoutException,
+)
+from headrace.kafka import (
+    RecordConsumer,
+    RecordProducer,
+    SendFailedException,
+    TopicAdmin,
+    TransactionAbortableException,
+)
+from headrace.kafka.producer import group_metadata
+from headrace.partitioning import murmur2
+from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cluster.conftest import TopicFactory
+
+    from headrace.records import RawRecord
+
+TooLarge = dict[str, str]
+SMALL: TooLarge = {"max.message.bytes": "200"}
+
+
+@pytest.fixture
+def plain(bootstrap_servers: str) -> Iterator[RecordProducer]:
+    made = RecordProducer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def transactional(bootstrap_servers: str, unique: Callable[[str], str]) -> Iterator[RecordProducer]:
+    made = RecordProducer({"bootstrap.servers": bootstrap_servers, "transactional.id": unique("tx"), "linger.ms": 5})
+    made.init_transactions(20)
+    yield made
+    made.close()
+
+
+def contents(bootstrap: str, topic: str, partitions: int = 1) -> list[list[RawRecord]]:
+    """All committed records of a topic, by partition."""
+    consumer = RecordConsumer({"bootstrap.servers": bootstrap, "isolation.level": "read_committed"})
+    wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+    consumer.assign(dict.fromkeys(wanted, 0))
+    found: dict[TopicPartition, list[RawRecord]] = {tp: [] for tp in wanted}
+    ended: set[TopicPartition] = set()
+    deadline = time.monotonic() + 20
+    while ended != set(wanted):
+        assert time.monotonic() < deadline
+        batch = consumer.poll(0.1, 1000)
+        ended.update(batch.eof)
+        for tp, records in batch.records.items():
+            found[tp] += records
+    consumer.close()
+    return [found[tp] for tp in wanted]
+
+
+def test_what_is_sent_is_what_is_written(
+    plain: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    topic = topic_factory("out")
+    headers = [("h", b"1"), ("h", None), ("é", b"")]
+    plain.send(topic, 0, b"k", b"v", 123, headers)
+    plain.send(topic, 0, None, None, 5)
+    plain.bind_send(topic)(0, b"", b"", 7, None)
+    plain.flush(10)
+    assert contents(bootstrap_servers, topic) == [
+        [(0, 123, b"k", b"v", headers), (1, 5, None, None, None), (2, 7, b"", b"", None)]
+    ]
+
+
+def test_timestamp_zero_is_sent_as_one_with_one_warning(
+    plain: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topic_factory("out")
+    before = int(time.time() * 1000)
+    with caplog.at_level(logging.WARNING, logger="headrace.kafka.producer"):
+        plain.send(topic, 0, None, b"zero", 0)
+        plain.send(topic, 0, None, b"zero", 0)
+        plain.send(topic, 0, None, b"now", None)
+        with pytest.raises(StreamsException, match="negative"):
+            plain.send(topic, 0, None, b"", -1)
+    plain.flush(10)
+    times = [record[1] for record in contents(bootstrap_servers, topic)[0]]
+    assert times[:2] == [1, 1]
+    assert times[2] >= before
+    assert len([record for record in caplog.records if "timestamp 0" in record.message]) == 1
+
+
+def test_without_a_partition_the_key_decides_as_in_java(
+    plain: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    topic = topic_factory("out", 5)
+    for number in range(50):
+        plain.send(topic, None, b"key-%d" % number, b"v")
+    plain.flush(10)
+    for partition, records in enumerate(contents(bootstrap_servers, topic, 5)):
+        for record in records:
+            assert record[2] is not None
+            assert (murmur2(record[2]) & 0x7FFFFFFF) % 5 == partition
+
+
+def test_tracked_offsets_are_those_of_the_last_acknowledged_records(
+    transactional: RecordProducer, topic_factory: TopicFactory
+) -> None:
+    changelog, other = topic_factory("changelog", 2), topic_factory("other")
+    first, second = TopicPartition(changelog, 0), TopicPartition(changelog, 1)
+    send = transactional.bind_send(changelog, tracked=True)
+    for number in range(100):
+        send(number % 2, b"k", b"v", number + 1, None)
+        transactional.send(other, 0, b"k", b"v")
+    transactional.flush(10)
+    assert transactional.acked_offsets() == {first: 49, second: 49}
+    transactional.commit_transaction()
+    transactional.send_tracked(changelog, 0, b"k", b"v")
+    transactional.flush(10)
+    assert transactional.acked_offsets() == {first: 51, second: 49}  # one marker in between
+    send(0, b"k", b"never sent", None, None)
+    transactional.abort_transaction()
+    transactional.flush(10)
+    assert transactional.acked_offsets() == {}
+
+
+def test_on_ack_tells_partition_and_offset_or_the_error(plain: RecordProducer, topic_factory: TopicFactory) -> None:
+    topic, small = topic_factory("out", 3), topic_factory("small", config=SMALL)
+    acks: list[tuple[int, int, Exception | None]] = []
+    plain.send(topic, 2, b"k", b"v", on_ack=lambda *ack: acks.append(ack))
+    plain.send(small, 0, b"k", b"v" * 1000, on_ack=lambda *ack: acks.append(ack))
+    with pytest.raises(SendFailedException):
+        plain.flush(10)
+    assert acks[0] == (2, 0, None)
+    assert acks[1][:2] == (0, -1)
+    assert isinstance(acks[1][2], SendFailedException)
+
+
+def test_at_least_once_a_failed_record_is_raised_by_flush_until_taken(
+    plain: RecordProducer, topic_factory: TopicFactory
+) -> None:
+    good, small = topic_factory("good"), topic_factory("small", config=SMALL)
+    plain.send(good, 0, b"k", b"v")
+    plain.send(small, 0, b"secret-key", b"secret" * 1000)
+    with pytest.raises(SendFailedException):
+        plain.flush(10)
+    with pytest.raises(SendFailedException) as caught:
+        plain.flush(10)
+    failure = caught.value
+    assert (failure.topic, failure.partition, failure.key_size) == (small, 0, 10)
+    assert failure.error_name == "MSG_SIZE_TOO_LARGE"
+    assert not failure.retriable
+    assert small in str(failure)
+    assert "secret" not in str(failure)
+    with pytest.raises(SendFailedException):
+        plain.check()
+    assert plain.take_failures() == [failure]
+    plain.check()
+    plain.flush(10)
+
+
+def test_a_record_above_the_clients_limit_is_refused_on_the_spot(
+    bootstrap_servers: str, topic_factory: TopicFactory
+) -> None:
+    topic = topic_factory("out")
+    producer = RecordProducer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 2000})
+    with pytest.raises(SendFailedException, match="MSG_SIZE_TOO_LARGE"):
+        producer.send(topic, 0, None, b"v" * 5000)
+    producer.send(topic, 0, None, b"v")
+    producer.flush(10)
+    producer.close()
+
+
+def test_exactly_once_a_failed_record_fails_the_commit_and_is_named(
+    transactional: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    good, small = topic_factory("good"), topic_factory("small", config=SMALL)
+    transactional.send(good, 0, b"k", b"lost with the rest")
+    transactional.send(small, 0, b"k", b"v" * 1000)
+    transactional.flush(10)
+    with pytest.raises(TransactionAbortableException, match="failed already"):
+        transactional.send(good, 0, b"k", b"too late")
+    with pytest.raises(TransactionAbortableException, match=small):
+        transactional.commit_transaction(20)
+    transactional.abort_transaction()
+    transactional.check()
+    transactional.send(good, 0, b"k", b"after")
+    transactional.commit_transaction()
+    assert [record[3] for record in contents(bootstrap_servers, good)[0]] == [b"after"]
+
+
+def test_an_aborted_transaction_leaves_nothing_and_no_error(
+    transactional: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    topic = topic_factory("out")
+    for _ in range(1000):
+        transactional.send(topic, 0, b"k", b"gone")
+    transactional.abort_transaction()
+    transactional.check()
+    transactional.send(topic, 0, b"k", b"there")
+    transactional.commit_transaction()
+    transactional.commit_transaction()  # nothing was begun: nothing to do
+    transactional.abort_transaction()
+    assert [record[3] for record in contents(bootstrap_servers, topic)[0]] == [b"there"]
+
+
+def test_a_newer_producer_fences_the_older_one(
+    transactional: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    topic = topic_factory("out")
+    transactional.send(topic, 0, b"k", b"zombie")
+    transactional.flush(10)
+    newer = RecordProducer({"bootstrap.servers": bootstrap_servers, "transactional.id": unique("tx")})
+    newer.init_transactions(20)
+    transactional.send(topic, 0, b"k", b"zombie")
+    with pytest.raises(TaskMigratedException) as caught:
+        transactional.commit_transaction(20)
+    causes = [caught.value.__cause__, getattr(caught.value.__cause__, "__cause__", None)]
+    assert any(isinstance(cause, ProducerFencedException) for cause in causes)
+    with pytest.raises(TaskMigratedException):
+        transactional.send(topic, 0, b"k", b"zombie")
+    newer.send(topic, 0, b"k", b"newer")
+    newer.commit_transaction()
+    newer.close()
+    assert [record[3] for record in contents(bootstrap_servers, topic)[0]] == [b"newer"]
+
+
+def test_a_transaction_that_the_brokers_timed_out_ends_the_producer(
+    bootstrap_servers: str, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    topic = topic_factory("out")
+    config = {"bootstrap.servers": bootstrap_servers, "transactional.id": unique("tx"), "transaction.timeout.ms": 1000}
+    producer = RecordProducer(config)
+    producer.init_transactions(20)
+    producer.send(topic, 0, b"k", b"v")
+    producer.flush(10)
+
+    def write_for(seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            producer.send(topic, 0, b"k", b"v")
+            producer.flush(10)
+
+    with pytest.raises(TaskMigratedException) as caught:
+        write_for(30)  # until the brokers' next look for timed-out transactions
+    assert isinstance(caught.value.__cause__, ProducerFencedException)
+    with pytest.raises(TaskMigratedException):
+        producer.check()
+    producer.close()
+    again = RecordProducer(config)
+    again.init_transactions(20)
+    again.send(topic, 0, b"k", b"again")
+    again.commit_transaction()
+    again.close()
+    assert [record[3] for record in contents(bootstrap_servers, topic)[0]] == [b"again"]
+
+
+def test_offsets_and_metadata_travel_in_the_transaction(
+    transactional: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    topic, group = topic_factory("in", 2), unique("group")
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
+    offsets = {first: OffsetAndMetadata(7, "AgAAAYvP5WgF"), second: OffsetAndMetadata(9, "")}
+    # No group of that id yet: the brokers refuse a member that does not exist.
+    with pytest.raises(TaskMigratedException):
+        transactional.send_offsets(offsets, GroupIdentity(group, 1, "nobody"))
+    transactional.abort_transaction()
+    assert admin.group_offsets(group) == {}
+    admin.close()
+
+
+def test_group_metadata_is_laid_out_as_documented() -> None:
+    assert group_metadata(GroupIdentity("g", 258, "m")) == b"CGMDv2:\x02\x01\x00\x00g\x00m\x00\x01"
+    assert group_metadata(GroupIdentity("g", 0, "m", "i")) == b"CGMDv2:\x00\x00\x00\x00g\x00m\x00\x00i\x00"
+
+
+def test_a_full_queue_is_waited_out(bootstrap_servers: str, topic_factory: TopicFactory) -> None:
+    topic = topic_factory("out")
+    producer = RecordProducer(
+        {"bootstrap.servers": bootstrap_servers, "queue.buffering.max.messages": 100, "linger.ms": 5}
+    )
+    for number in range(2000):
+        producer.send(topic, 0, b"k", b"%d" % number)
+    producer.flush(20)
+    producer.close()
+    assert [record[3] for record in contents(bootstrap_servers, topic)[0]] == [b"%d" % n for n in range(2000)]
+
+
+def test_without_brokers_the_wait_has_an_end() -> None:
+    producer = RecordProducer({"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 2}, max_block_ms=300)
+    producer.send("t", 0, None, b"v")
+    producer.send("t", 0, None, b"v")
+    with pytest.raises(TimeoutException, match=r"max\.block\.ms"):
+        producer.send("t", 0, None, b"v")
+    with pytest.raises(TimeoutException):
+        producer.flush(0.2)
+    producer.close()
+    other = RecordProducer({"bootstrap.servers": "127.0.0.1:1", "transactional.id": "x"})
+    with pytest.raises(TimeoutException):
+        other.init_transactions(0.5)
+    with pytest.raises(IllegalStateException):
+        other.send("t", 0, None, b"v")
+    other.close()

@@ -1,0 +1,106 @@
+"""Every client error becomes the exception whose class names the recovery."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka import KafkaException as ClientException
+from kafka import errors as kp
+
+from headrace.errors import (
+    AuthorizationException,
+    ConfigException,
+    KafkaException,
+    MissingSourceTopicException,
+    ProducerFencedException,
+    StreamsException,
+    TaskMigratedException,
+    TimeoutException,
+    UnsupportedVersionException,
+)
+from headrace.kafka.errors import (
+    FencedInstanceIdException,
+    TransactionAbortableException,
+    translate,
+    translate_group_error,
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (KafkaError._FENCED, TaskMigratedException),
+        (KafkaError.INVALID_PRODUCER_EPOCH, TaskMigratedException),
+        (KafkaError.ILLEGAL_GENERATION, TaskMigratedException),
+        (KafkaError.UNKNOWN_MEMBER_ID, TaskMigratedException),
+        (KafkaError.STALE_MEMBER_EPOCH, TaskMigratedException),
+        (KafkaError.FENCED_INSTANCE_ID, FencedInstanceIdException),
+        (KafkaError._TIMED_OUT, TimeoutException),
+        (KafkaError.NOT_COORDINATOR, TimeoutException),
+        (KafkaError._TRANSPORT, TimeoutException),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, AuthorizationException),
+        (KafkaError._AUTHENTICATION, AuthorizationException),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, MissingSourceTopicException),
+        (KafkaError.UNSUPPORTED_VERSION, UnsupportedVersionException),
+        (KafkaError.POLICY_VIOLATION, StreamsException),
+    ],
+)
+def test_a_librdkafka_error(code: int, expected: type[KafkaException]) -> None:
+    for error in (KafkaError(code), ClientException(KafkaError(code))):
+        mapped = translate(error, "doing a thing")
+        assert type(mapped) is expected
+        assert str(mapped).startswith("doing a thing failed: ")
+        assert KafkaError(code).name() in str(mapped)
+
+
+def test_a_fenced_producer_is_the_cause() -> None:
+    assert isinstance(translate(KafkaError(KafkaError._FENCED), "x").__cause__, ProducerFencedException)
+    assert translate(KafkaError(KafkaError.ILLEGAL_GENERATION), "x").__cause__ is None
+
+
+def test_an_abortable_transaction_is_told_apart_from_what_ends_the_membership() -> None:
+    too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True)
+    assert type(translate(too_large, "x")) is TransactionAbortableException
+    stale = KafkaError(KafkaError.ILLEGAL_GENERATION, txn_requires_abort=True)
+    assert type(translate(stale, "x")) is TaskMigratedException
+
+
+def test_a_fatal_timeout_is_not_to_be_tried_again() -> None:
+    assert type(translate(KafkaError(KafkaError._TIMED_OUT, fatal=True), "x")) is StreamsException
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (kp.UnknownMemberIdError(), TaskMigratedException),
+        (kp.IllegalGenerationError(), TaskMigratedException),
+        (kp.FencedInstanceIdError(), FencedInstanceIdException),
+        (kp.GroupAuthorizationFailedError("g"), AuthorizationException),
+        (kp.SaslAuthenticationFailedError(), AuthorizationException),
+        (kp.InconsistentGroupProtocolError(), StreamsException),
+        (kp.NotCoordinatorError(), TimeoutException),
+        (kp.KafkaTimeoutError("late"), TimeoutException),
+        (kp.KafkaConnectionError("gone"), TimeoutException),
+        (kp.KafkaConfigurationError("odd"), ConfigException),
+        (kp.UnsupportedVersionError(), UnsupportedVersionException),
+        (ZeroDivisionError("ours"), StreamsException),
+    ],
+)
+def test_a_kafka_python_error(error: Exception, expected: type[KafkaException]) -> None:
+    mapped = translate_group_error(error, "joining group g")
+    assert type(mapped) is expected
+    assert str(mapped).startswith("joining group g failed: ")
+
+
+def test_the_acl_that_is_likely_missing_is_named() -> None:
+    assert "Read on the group" in str(translate_group_error(kp.GroupAuthorizationFailedError("g"), "x"))
+    assert "transactional ids" in str(translate(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), "x"))
+
+
+def test_ours_pass_through() -> None:
+    ours = StreamsException("said already")
+    assert translate_group_error(ours, "x") is ours
+
+
+def test_members_of_another_kind_are_explained() -> None:
+    assert "another application.id" in str(translate_group_error(kp.InconsistentGroupProtocolError(), "joining"))
