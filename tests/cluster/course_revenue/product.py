@@ -1,0 +1,525 @@
+"""The course-revenue product on a real broker, as tests drive it: topics, lines, instances in processes, a reader.
+
+Nothing here is part of the product: lines go in by its topics, totals come out by its output topic, and an instance is
+the ``course-revenue run`` command in a process of its own, with its own state directory and log file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports them
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+from course_revenue.sample import FIRST_EVENT_TIME_MS, SampleRecord, SampleSize, sample
+
+from headrace.topics import TopicWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+START_MS = int(time.time() * 1000) - 3_600_000
+"""Record times begin an hour ago. With times long past, the first transaction marker, which carries the brokers' time,
+would make the brokers roll a changelog's segment (``segment.ms``) and compact what the tests mean to count."""
+
+PATIENCE_S = 120.0
+"""How long a condition may take on a slow machine that others share; a right product needs a fraction of it."""
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S, detail: object = "") -> None:
+    """Poll a condition until it holds.
+
+    Args:
+        condition: asked again and again.
+        what: what is waited for, for the failure's message.
+        timeout_s: when it fails, in seconds.
+        detail: put into the message; called for it where it can be.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s:.0f} s: {what}\n{detail() if callable(detail) else detail}")
+        time.sleep(0.02)
+
+
+@dataclass
+class Sums:
+    """The plain sum over lines: what the totals have to be, by course."""
+
+    net_cents: Counter[str] = field(default_factory=Counter[str])
+    line_count: Counter[str] = field(default_factory=Counter[str])
+    last_event: dict[str, int] = field(default_factory=dict[str, int])
+
+    def add(self, value: bytes) -> None:
+        line = json.loads(value)
+        course = line["course_id"]
+        sign = {"sale": 1, "refund": -1}[line["line_type"]]
+        self.net_cents[course] += sign * line["unit_price_cents"] * line["quantity"]
+        self.line_count[course] += 1
+        self.last_event[course] = max(self.last_event.get(course, 0), line["event_time"])
+
+    @property
+    def lines(self) -> int:
+        return self.line_count.total()
+
+    def totals(self) -> dict[str, tuple[int, int, int]]:
+        """By course: net cents, number of lines, greatest event time."""
+        return {c: (self.net_cents[c], n, self.last_event[c]) for c, n in self.line_count.items()}
+
+
+class OutputWatch:
+    """A ``read_committed`` reader of the output topic on a thread of its own, and what it must never see.
+
+    Per course the line count must not fall, and one line count must not come with two totals: either would mean that
+    an uncommitted or doubled total was visible. ``anew`` forgets what was seen, for a job that starts over.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.topic = topic
+        self.totals: dict[str, dict[str, Any]] = {}
+        self.values: list[bytes] = []
+        self.violations: list[str] = []
+        self._lines: dict[str, int] = {}
+        self._sum = 0
+        self._error: Exception | None = None
+        self._over = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"watch-{topic}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 50,
+                "auto.offset.reset": "error",
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        self._thread = threading.Thread(target=self._run, name=f"watch-{topic}", daemon=True)
+        self._thread.start()
+
+    @property
+    def lines(self) -> int:
+        """How many lines the visible totals cover."""
+        return self._sum
+
+    def anew(self) -> None:
+        self._lines = {}
+        self.totals = {}
+        self.values = []
+        self._sum = 0
+
+    def latest(self) -> dict[str, tuple[int, int, int]]:
+        """By course: net cents, number of lines, greatest event time."""
+        return {
+            course: (total["net_cents"], total["line_count"], total["updated_event_time"])
+            for course, total in dict(self.totals).items()
+        }
+
+    def wait_for(self, lines: int, what: str, detail: object = "", timeout_s: float = PATIENCE_S) -> None:
+        """Wait until the visible totals cover ``lines`` lines."""
+        wait_until(
+            lambda: self._sum >= lines or self._error is not None or self.violations,
+            f"{what}: {lines} lines in the totals of {self.topic}",
+            timeout_s,
+            lambda: f"there are {self._sum}\n{detail() if callable(detail) else detail}",
+        )
+        self.check()
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        assert not self.violations, self.violations[:10]
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(30)
+        self._consumer.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.is_set():
+                message = self._consumer.poll(0.1)
+                if message is None:
+                    continue
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                value = message.value()
+                assert value is not None
+                self._take(value, f"{message.topic()}-{message.partition()}@{message.offset()}")
+        except Exception as e:
+            self._error = e
+
+    def _take(self, value: bytes, where: str) -> None:
+        total = json.loads(value)
+        course, count = total["course_id"], total["line_count"]
+        before = self.totals.get(course)
+        if before is not None and count < before["line_count"]:
+            self.violations.append(f"{where}: line_count of {course} falls from {before['line_count']} to {count}")
+        elif before is not None and count == before["line_count"] and total["net_cents"] != before["net_cents"]:
+            self.violations.append(f"{where}: two totals of {course} at line {count}: {before} and {total}")
+        self.totals[course] = total
+        self.values.append(value)
+        self._sum += count - self._lines.get(course, 0)
+        self._lines[course] = count
+
+
+class Instance:
+    """One instance of the product in a process of its own; it can be started again with the same state directory."""
+
+    def __init__(self, name: str, directory: Path, config: Mapping[str, object]) -> None:
+        self.name = name
+        self.directory = directory / name
+        self.config = {"state.dir": str(self.directory / "state"), **config}
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def state_dir(self) -> Path:
+        return self.directory / "state"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / f"run-{self.starts}.log"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, **settings: object) -> Instance:
+        """Start it, with more settings from now on (``_`` for ``.`` in their names)."""
+        assert not self.running, f"{self.name} runs already"
+        self.config.update({key.replace("_", "."): value for key, value in settings.items()})
+        self.starts += 1
+        config = self.directory / "app.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in self.config.items()), encoding="utf-8")
+        with self.log_file.open("wb") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "course_revenue", "run", "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        return self
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        assert self._process is not None
+        assert self._process.poll() is None, f"{self.name} had ended by itself:\n{self.tail()}"
+        self._process.kill()
+        self._process.wait(30)
+
+    def stop(self, timeout_s: float = 60.0) -> None:
+        """SIGTERM; it must end in good order."""
+        assert self._process is not None
+        assert self._process.poll() is None, f"{self.name} had ended by itself:\n{self.tail()}"
+        self._process.send_signal(signal.SIGTERM)
+        code = self.exit_code(timeout_s)
+        assert code == 0, f"{self.name} ended with exit code {code} after SIGTERM:\n{self.tail()}"
+
+    def exit_code(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait for its end."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {timeout_s:.0f} s:\n{self.tail()}") from None
+
+    def end(self) -> None:
+        """Kill it if it still runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(30)
+
+    def log(self) -> str:
+        """What it logged since its last start."""
+        return self.log_file.read_text(encoding="utf-8", errors="replace") if self.starts else ""
+
+    def tail(self, lines: int = 40) -> str:
+        shown = "\n".join(self.log().splitlines()[-lines:])
+        return f"--- {self.name}, start {self.starts}, end of {self.log_file}:\n{shown}"
+
+    def find(self, pattern: str) -> list[re.Match[str]]:
+        """Every match of a pattern in the log since the last start."""
+        return list(re.finditer(pattern, self.log()))
+
+    def wait_log(self, pattern: str, count: int = 1, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until the log of this start matches ``count`` times; it must not end before."""
+        wait_until(
+            lambda: len(self.find(pattern)) >= count or not self.running,
+            f"{self.name} logs {pattern!r}",
+            timeout_s,
+            self.tail,
+        )
+        assert len(self.find(pattern)) >= count, f"{self.name} ended without logging {pattern!r}:\n{self.tail()}"
+
+    def restored(self, store: str = "course-revenue") -> dict[int, int]:
+        """By partition, how many changelog records were read for a store since the last start."""
+        counts: Counter[int] = Counter()
+        for match in self.find(rf"Restored store {store} partition (\d+): (\d+) records"):
+            counts[int(match[1])] += int(match[2])
+        return dict(counts)
+
+    def tasks(self) -> set[str]:
+        """The tasks it runs now, by its log."""
+        held: set[str] = set()
+        for line in self.log().splitlines():
+            if match := re.search(r": task (\d+_\d+) runs", line):
+                held.add(match[1])
+            elif match := re.search(r"revoked tasks \[(.*)\]", line):
+                held -= set(match[1].split(", "))
+            elif "lost its membership" in line or "tasks migrated" in line:
+                held.clear()
+        return held
+
+
+class Product:
+    """One application id with its topics, its instances, and what was sent to it. A context manager."""
+
+    def __init__(
+        self, bootstrap: str, directory: Path, application_id: str, topics: Mapping[str, str], partitions: int
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.directory = directory
+        self.application_id = application_id
+        self.topics = dict(topics)
+        self.partitions = partitions
+        self.sums = Sums()
+        self.instances: list[Instance] = []
+        self._watches: list[OutputWatch] = []
+        self.admin = Admin(bootstrap)
+
+    def config(self, **settings: object) -> dict[str, object]:
+        """Settings of an instance; more of them with ``_`` for ``.`` in their names."""
+        return {
+            "application.id": self.application_id,
+            "bootstrap.servers": self.bootstrap,
+            "processing.guarantee": "exactly_once_v2",
+            "commit.interval.ms": 200,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": 1000,
+            "session.timeout.ms": 6000,
+            **{f"course.revenue.topic.{key}": name for key, name in self.topics.items()},
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+
+    def instance(self, name: str, **settings: object) -> Instance:
+        """An instance that is not started yet."""
+        made = Instance(f"{self.application_id}-{name}", self.directory, self.config(**settings))
+        self.instances.append(made)
+        return made
+
+    def watch(self) -> OutputWatch:
+        made = OutputWatch(self.bootstrap, self.topics["output"], self.partitions)
+        self._watches.append(made)
+        return made
+
+    def send(self, records: Iterable[SampleRecord]) -> int:
+        """Send records, wait until they arrived, and add the lines among them to the sums; returns how many lines."""
+        before = self.sums.lines
+        with TopicWriter(self.bootstrap) as writer:
+            for record in records:
+                topic = self.topics["courses" if record.is_course else "lines"]
+                writer.send(topic, record.key, record.value, timestamp_ms=record.timestamp_ms)
+                if not record.is_course:
+                    self.sums.add(record.value)
+        return self.sums.lines - before
+
+    def load(self, lines: int, courses: int = 50, seed: int = 1, **shares: float) -> int:
+        """Send a sample."""
+        return self.send(recent(sample(SampleSize(lines=lines, courses=courses, seed=seed, **shares))))
+
+    def send_raw(self, value: bytes | None, key: bytes = b'{"order_id":"x","line_id":"y"}', **options: Any) -> None:
+        """Send one record to the lines topic as it is; it is not counted in the sums."""
+        with TopicWriter(self.bootstrap) as writer:
+            writer.send(self.topics["lines"], key, value, **options)
+
+    def internal(self, name: str) -> str:
+        return f"{self.application_id}-{name}"
+
+    @property
+    def changelog(self) -> str:
+        return self.internal("course-revenue-changelog")
+
+    def tails(self) -> str:
+        return "\n".join(instance.tail() for instance in self.instances)
+
+    def close(self) -> None:
+        for instance in self.instances:
+            instance.end()
+        for watch in self._watches:
+            watch.close()
+        self.admin.delete_topics([name for name in self.admin.topics() if name.startswith(f"{self.application_id}-")])
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A record as it lies in a topic."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def content(self) -> tuple[object, ...]:
+        """All but the offset, in which transaction markers count."""
+        return (self.partition, self.timestamp, self.key, self.value, self.headers)
+
+
+class Admin:
+    """What tests ask the brokers, by confluent-kafka alone."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._client: Any = AdminClient({"bootstrap.servers": bootstrap})
+
+    def topics(self) -> dict[str, int]:
+        """Number of partitions by name."""
+        found = self._client.list_topics(timeout=30).topics
+        return {name: len(topic.partitions) for name, topic in found.items()}
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        wanted = list(names)
+        if wanted:
+            for future in self._client.delete_topics(wanted, operation_timeout=30).values():
+                future.result(timeout=40)
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """What was set on the topic itself."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        entries = self._client.describe_configs([resource])[resource].result(timeout=30)
+        return {name: entry.value for name, entry in entries.items() if entry.source == 1}
+
+    def offsets(self, topic: str, which: str = "latest", isolation: str = "read_uncommitted") -> dict[int, int]:
+        """The log's starts or ends by partition; ``read_committed`` ends before the first unfinished transaction."""
+        level = IsolationLevel[isolation.upper()]
+        kind: Any = OffsetSpec
+        spec = kind.latest() if which == "latest" else kind.earliest()
+        wanted = {TopicPartition(topic, number): spec for number in range(self.topics()[topic])}
+        found = self._client.list_offsets(wanted, isolation_level=level, request_timeout=30)
+        return {tp.partition: future.result(timeout=40).offset for tp, future in found.items()}
+
+    def committed(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+        """By topic and partition, the committed offset and its metadata."""
+        asked = [ConsumerGroupTopicPartitions(group)]
+        found = self._client.list_consumer_group_offsets(asked)[group].result(timeout=30)
+        return {
+            (tp.topic, tp.partition): (tp.offset, tp.metadata or "") for tp in found.topic_partitions if tp.offset >= 0
+        }
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        done = self._client.delete_records([TopicPartition(topic, partition, before)])
+        for future in done.values():
+            future.result(timeout=30)
+
+    def members(self, group: str) -> dict[str, set[tuple[str, int]]]:
+        """By member id, its partitions."""
+        found = self._client.describe_consumer_groups([group])[group].result(timeout=30)
+        return {
+            member.member_id: {(tp.topic, tp.partition) for tp in member.assignment.topic_partitions}
+            for member in found.members
+        }
+
+    def read(self, topic: str, isolation: str = "read_committed", timeout_s: float = 60.0) -> list[Stored]:
+        """Everything in a topic up to the end there is now, by partition and offset."""
+        starts, ends = self.offsets(topic, "earliest"), self.offsets(topic)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": f"read-{topic}",
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        records: list[Stored] = []
+        try:
+            consumer.assign([TopicPartition(topic, number, offset) for number, offset in starts.items()])
+            positions = dict(starts)
+            deadline = time.monotonic() + timeout_s
+            while any(positions[number] < end for number, end in ends.items()):
+                assert time.monotonic() < deadline, f"reading {topic}: at {positions} of {ends} after {timeout_s} s"
+                for message in consumer.consume(5000, 0.1):
+                    if message.error() is not None:
+                        raise KafkaException(message.error())
+                    records.append(
+                        Stored(
+                            message.partition() or 0,
+                            message.offset() or 0,
+                            message.timestamp()[1],
+                            message.key(),
+                            message.value(),
+                            tuple(message.headers() or ()),  # type: ignore[arg-type]  # bytes
+                        )
+                    )
+                for tp in consumer.position([TopicPartition(topic, number) for number in ends]):
+                    positions[tp.partition] = max(tp.offset, positions[tp.partition])
+        finally:
+            consumer.close()
+        return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def recent(records: Iterable[SampleRecord]) -> Iterator[SampleRecord]:
+    """A sample's records with record times from ``START_MS`` on; the event times in their values stay."""
+    for record in records:
+        yield record._replace(timestamp_ms=record.timestamp_ms - FIRST_EVENT_TIME_MS + START_MS)
+
+
+def lines(count: int, course: str, *, start: int = 0, price: int = 100) -> Iterator[SampleRecord]:
+    """Sales of one course, 10 ms apart."""
+    for number in range(start, start + count):
+        line = {
+            "order_id": f"{course}-order-{number}",
+            "line_id": "line-1",
+            "course_id": course,
+            "unit_price_cents": price,
+            "quantity": 1,
+            "line_type": "sale",
+            "event_time": START_MS + number * 10,
+        }
+        key = {"order_id": line["order_id"], "line_id": line["line_id"]}
+        yield SampleRecord(False, encode(key), encode(line), START_MS + number * 10)
+
+
+def encode(value: object) -> bytes:
+    """Compact JSON."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+__all__ = [
+    "PATIENCE_S",
+    "START_MS",
+    "Admin",
+    "Instance",
+    "OutputWatch",
+    "Product",
+    "Stored",
+    "Sums",
+    "encode",
+    "lines",
+    "recent",
+    "wait_until",
+]
