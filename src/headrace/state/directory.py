@@ -42,35 +42,47 @@ class StateDirectory:
             LockException: Another process, or another client of this process, holds it.
             ProcessorStateException: It cannot be created or written.
         """
-        self.path = (Path(state_dir) / application_id).absolute()
+        # one spelling per directory: the table below must know it again behind a symbolic link
+        self.path = (Path(state_dir) / application_id).resolve()
         self._owners: dict[TaskId, object] = {}
         self._guard = threading.Lock()
         try:
             self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
-            fd = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            self._lock()
+            try:
+                self.process_id = self._read_or_make_process_id()
+            except BaseException:
+                self.close()
+                raise
         except OSError as e:
             raise ProcessorStateException(
                 f"state directory {self.path} cannot be used: {e}. Set state.dir to a directory this user may write to."
             ) from e
-        # a record lock belongs to the process: the table keeps two clients of one process apart
+
+    def _lock(self) -> None:
+        # A record lock belongs to the process, so the table keeps two clients of one process apart. It is asked before
+        # the file is opened: closing any descriptor of the file would give up the lock that the first client holds.
         with _held_guard:
-            try:
-                if self.path in _held:
-                    raise BlockingIOError
-                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                os.close(fd)
-                raise LockException(
-                    f"state directory {self.path} is in use by another running instance. Give every instance a "
-                    "state.dir of its own."
-                ) from None
-            _held[self.path] = self
-        self._fd = fd
-        self.process_id = self._read_or_make_process_id()
+            held = self.path in _held
+            if not held:
+                fd = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+                try:
+                    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except (BlockingIOError, PermissionError):
+                    os.close(fd)
+                    held = True
+                else:
+                    self._fd = fd
+                    _held[self.path] = self
+        if held:
+            raise LockException(
+                f"state directory {self.path} is in use by another running instance. Give every instance a "
+                "state.dir of its own."
+            )
 
     def _read_or_make_process_id(self) -> uuid.UUID:
         path = self.path / _METADATA
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return uuid.UUID(json.loads(path.read_text(encoding="utf-8"))["processId"])
         process_id = uuid.uuid4()
         draft = path.with_suffix(".tmp")
