@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import rocksdict
 
-from headrace.errors import ProcessorStateException
+from headrace.errors import InvalidStateStoreException, ProcessorStateException
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,8 +47,12 @@ class RocksDBBody:
         if being_made.exists():
             destroy(path)
         new = not (path / "CURRENT").exists()
+        self._scans: weakref.WeakSet[_Rows] = weakref.WeakSet()
         if not new:
-            families: list[str] = rocksdict.Rdict.list_cf(str(path), _options())
+            try:
+                families: list[str] = rocksdict.Rdict.list_cf(str(path), _options())
+            except Exception as e:
+                raise _cannot_open(path, e) from e
             if _META not in families:
                 raise ProcessorStateException(
                     f"{path} holds a RocksDB that headrace did not write (column families {', '.join(families)}). "
@@ -60,7 +65,7 @@ class RocksDBBody:
         try:
             self._db: Any = rocksdict.Rdict(str(path), options=_options(), column_families={_META: _options()})
         except Exception as e:
-            raise ProcessorStateException(f"RocksDB at {path} cannot be opened: {e}") from e
+            raise _cannot_open(path, e) from e
         meta = self._db.get_column_family(_META)
         handle = self._db.get_column_family_handle(_META)
         try:
@@ -89,9 +94,9 @@ class RocksDBBody:
     def scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """See the protocol."""
         # made here, not at the first row: RocksDB's iterator is a snapshot of the moment of its creation
-        if reverse:
-            return _bounded(self._db.items(backwards=True, from_key=high), low, reverse=True)
-        return _bounded(self._db.items(from_key=low), high, reverse=False)
+        rows = _Rows(self._db.items(backwards=True, from_key=high) if reverse else self._db.items(from_key=low))
+        self._scans.add(rows)
+        return _bounded(rows, low if reverse else high, reverse)
 
     def write(self, rows: Sequence[tuple[bytes, bytes | None]], offset: int | None) -> None:
         """See the protocol."""
@@ -106,8 +111,9 @@ class RocksDBBody:
                     put(key, value)
             if offset is not None and start + _BATCH_ROWS >= count:
                 put(b"offset", offset.to_bytes(8, "big"), self._meta)
-                self._offset = offset
             self._db.write(batch)
+        if offset is not None:
+            self._offset = offset
 
     def offset(self) -> int | None:
         """See the protocol."""
@@ -119,6 +125,9 @@ class RocksDBBody:
 
     def close(self) -> None:
         """See the protocol."""
+        # an iterator somebody kept would keep the database, and with it its lock: it could not be opened again
+        for rows in list(self._scans):
+            rows.close()
         with contextlib.suppress(AttributeError):
             del self._meta
         with contextlib.suppress(AttributeError):
@@ -128,11 +137,36 @@ class RocksDBBody:
             db.close()
 
 
-def _bounded(rows: Any, last: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-    for row in rows:
+class _Rows:
+    """A RocksDB iterator that can be taken away from those who read it."""
+
+    __slots__ = ("__weakref__", "_rows")
+
+    def __init__(self, rows: Iterator[tuple[bytes, bytes]]) -> None:
+        self._rows: Iterator[tuple[bytes, bytes]] | None = rows
+
+    def next(self) -> tuple[bytes, bytes] | None:
+        if self._rows is None:
+            raise InvalidStateStoreException("the store was closed while an iterator over it was being read")
+        return next(self._rows, None)
+
+    def close(self) -> None:
+        self._rows = None
+
+
+def _bounded(rows: _Rows, last: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+    take = rows.next
+    while (row := take()) is not None:
         if last is not None and (row[0] < last if reverse else row[0] > last):
             return
         yield row
+
+
+def _cannot_open(path: Path, error: Exception) -> ProcessorStateException:
+    return ProcessorStateException(
+        f"RocksDB at {path} cannot be opened: {error}. If its files are damaged, remove the directory and the store is "
+        "restored from its changelog topic."
+    )
 
 
 def destroy(path: Path) -> None:
