@@ -84,6 +84,9 @@ class RecordCache:
         key = next(iter(self.entries))
         if key in self._dirty:
             self.flush()
+            if key in self._dirty:
+                # written again by whoever was sent it; it is no longer the eldest
+                return
         entry = self.entries.pop(key, None)
         if entry is not None:
             self._budget.used_bytes -= _size(key, entry)
@@ -105,15 +108,17 @@ class RecordCache:
         return self.entries[key]
 
     def flush(self) -> None:
-        """Send every dirty row on. A row dirtied meanwhile waits for the next flush."""
-        dirty, self._dirty = self._dirty, {}
-        entries = self.entries
-        for key in dirty:
-            entry = entries.get(key)
-            if entry is None:
+        """Send every dirty row on. A row dirtied anew meanwhile waits for the next flush."""
+        entries, dirty = self.entries, self._dirty
+        for key in list(dirty):
+            # who is sent a row may use this store, and an eviction then flushes from within: a row stays dirty until
+            # its own turn, or it would look clean and be evicted unsent
+            if key not in dirty:
                 continue
+            del dirty[key]
+            entry = entries[key]
             self._flush_row(key, entry)
-            if entry[2] is None and key not in self._dirty and entries.get(key) is entry:
+            if entry[2] is None and key not in dirty and entries.get(key) is entry:
                 # a tombstone below answers by itself
                 del entries[key]
                 self._budget.used_bytes -= _ENTRY_OVERHEAD + len(key)
