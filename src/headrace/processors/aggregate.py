@@ -41,18 +41,19 @@ class StreamAggregate:
             if key is None or value is None:
                 drop("null key" if key is None else "null value")
                 return
-            row = get(key)
             new_timestamp = timestamp
-            if row is not None and row[1] > timestamp:
-                new_timestamp = row[1]
-            # the user may change the old aggregate in place, so it may not be what is sent as old: read it again
-            sent_old = None if row is None or not send_old or cached else (get(key) or row)[0]
+            # the store's serdes are the user's code too: they fail on a key or aggregate of another type
             try:
+                row = get(key)
+                if row is not None and row[1] > timestamp:
+                    new_timestamp = row[1]
+                # the user may change the old aggregate in place, so it may not be what is sent as old: read it again
+                sent_old = None if row is None or not send_old or cached else (get(key) or row)[0]
                 aggregate = aggregator(key, value, initializer() if row is None else row[0])
+                put(key, aggregate, timestamp if aggregate is None else new_timestamp, headers)
             except Exception as e:
                 user_error(e, key, value, timestamp, headers)
                 return
-            put(key, aggregate, timestamp if aggregate is None else new_timestamp, headers)
             if not cached:
                 forward(key, aggregate, sent_old, True, new_timestamp, headers)
 
@@ -80,21 +81,22 @@ class StreamReduce:
             if key is None or value is None:
                 drop("null key" if key is None else "null value")
                 return
-            row = get(key)
             new_timestamp = timestamp
             sent_old = None
             reduced = value
-            if row is not None:
-                if row[1] > timestamp:
-                    new_timestamp = row[1]
-                if send_old and not cached:
-                    sent_old = (get(key) or row)[0]
-                try:
+            # the store's serdes are the user's code too: they fail on a key or value of another type
+            try:
+                row = get(key)
+                if row is not None:
+                    if row[1] > timestamp:
+                        new_timestamp = row[1]
+                    if send_old and not cached:
+                        sent_old = (get(key) or row)[0]
                     reduced = reducer(row[0], value)
-                except Exception as e:
-                    user_error(e, key, value, timestamp, headers)
-                    return
-            put(key, reduced, timestamp if reduced is None else new_timestamp, headers)
+                put(key, reduced, timestamp if reduced is None else new_timestamp, headers)
+            except Exception as e:
+                user_error(e, key, value, timestamp, headers)
+                return
             if not cached:
                 forward(key, reduced, sent_old, True, new_timestamp, headers)
 

@@ -40,11 +40,12 @@ class StreamTableJoin:
             if value is None or (key is None and not left):
                 drop("null value" if value is None else "null key")
                 return
-            row = None if key is None else get(key)
-            if row is None and not left:
-                return
-            found = None if row is None else row[0]
+            # the table's serdes are the user's code too: they fail on a key of another type
             try:
+                row = None if key is None else get(key)
+                if row is None and not left:
+                    return
+                found = None if row is None else row[0]
                 joined = joiner(key, value, found) if with_key else joiner(value, found)
             except Exception as e:
                 user_error(e, key, value, timestamp, headers)

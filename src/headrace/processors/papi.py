@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
 from headrace.errors import FailedProcessingException, StreamsException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from headrace.api.engine import NodeContext
     from headrace.api.processor import FixedKeyProcessor, Processor
@@ -99,8 +100,9 @@ class UserProcessor:
     def bind(self, node: NodeContext) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         processor = self.supplier()
-        processor.init(_ProcessorContext(node))
-        return Bound(_process(node, processor.process, Record), close=processor.close)
+        with _named("initialize", node):
+            processor.init(_ProcessorContext(node))
+        return Bound(_process(node, processor.process, Record), close=_close(node, processor.close))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,27 @@ class UserFixedKeyProcessor:
     def bind(self, node: NodeContext) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         processor = self.supplier()
-        processor.init(_FixedKeyContext(node))
-        return Bound(_process(node, processor.process, FixedKeyRecord), close=processor.close)
+        with _named("initialize", node):
+            processor.init(_FixedKeyContext(node))
+        return Bound(_process(node, processor.process, FixedKeyRecord), close=_close(node, processor.close))
+
+
+@contextmanager
+def _named(doing: str, node: NodeContext) -> Generator[None]:
+    try:
+        yield
+    except StreamsException:
+        raise
+    except Exception as e:
+        raise StreamsException(f"failed to {doing} processor {node.name}: {e}", node.task_id) from e
+
+
+def _close(node: NodeContext, close: Callable[[], None]) -> Callable[[], None]:
+    def closed() -> None:
+        with _named("close", node):
+            close()
+
+    return closed
 
 
 def _process(

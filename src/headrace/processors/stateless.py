@@ -251,7 +251,7 @@ class StreamBranch:
             for predicate, child in ways:
                 if predicate is not None:
                     try:
-                        matches = predicate(key, value)
+                        matches = bool(predicate(key, value))
                     except Exception as e:
                         user_error(e, key, value, timestamp, headers)
                         return

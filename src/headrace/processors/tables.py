@@ -42,14 +42,20 @@ class TableSource:
 
         store: TimestampedKeyValueStore[Any, Any] = node.store(self.store_name)
         cached = store.set_flush_listener(forward, self.send_old_values)
-        send_old = self.send_old_values
+        send_old, user_error = self.send_old_values, node.user_error
         get, put = store.get_pair, store.put_pair
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
             if key is None:
                 drop("null key")
                 return
-            old = get(key)
+            # the store's serdes are the user's code too: they fail on a key or value of another type
+            try:
+                old = get(key)
+                put(key, value, timestamp, headers)
+            except Exception as e:
+                user_error(e, key, value, timestamp, headers)
+                return
             if old is not None and timestamp < old[1]:
                 _log.debug(
                     "%s: record at %s-%d offset %d is older than its row (%d < %d)",
@@ -60,7 +66,6 @@ class TableSource:
                     timestamp,
                     old[1],
                 )
-            put(key, value, timestamp, headers)
             if not cached:
                 forward(key, value, old[0] if send_old and old is not None else None, True, timestamp, headers)
 
