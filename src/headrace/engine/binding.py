@@ -16,6 +16,7 @@ from headrace.api.record import Record
 from headrace.engine.queues import make_queue
 from headrace.errors import (
     FailedProcessingException,
+    KafkaException,
     SerializationException,
     StreamsException,
     TaskCorruptedException,
@@ -95,7 +96,22 @@ class BoundTask:
         """Remember the first fatal error. Returns what to raise."""
         if self.failure is None:
             self.failure = error
+            # when a user's code swallows it, the run ends with this record all the same
+            self.record.interrupt = True
         return self.failure
+
+    def fail_here(self, error: Exception) -> Exception:
+        """As :meth:`fail`, for whatever came up through the operators: an error that is not ours gets its place."""
+        if self.failure is None and not isinstance(error, KafkaException):
+            record = self.record
+            wrapped = StreamsException(
+                f"{type(error).__name__} while processing (taskId={self.task_id}, topic={record.topic}, "
+                f"partition={record.partition}, offset={record.offset}): {error}",
+                self.task_id,
+            )
+            wrapped.__cause__ = error
+            return self.fail(wrapped)
+        return self.fail(error)
 
     def dirty(self) -> bool:
         """Whether a cache holds rows that a commit must send on."""
@@ -257,7 +273,7 @@ class BoundTask:
             try:
                 send(None, raw_key, raw_value, timestamp, headers)
             except Exception as e:
-                self._send_error(spec.name, topic, e, raw_key, raw_value, timestamp, headers)
+                self._send_error(spec.name, topic, None, e, raw_key, raw_value, timestamp, headers)
 
         if partitioner is None:
             return process
@@ -265,8 +281,9 @@ class BoundTask:
         count = self._collector.partition_count
 
         def process_partitioned(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+            partition_count = count(topic)
             try:
-                chosen = partitioner.partitions(topic, key, value, count(topic))
+                chosen = partitioner.partitions(topic, key, value, partition_count)
             except Exception as e:
                 self.user_error(spec.name, e, key, value, timestamp, headers)
                 return
@@ -293,7 +310,7 @@ class BoundTask:
                 try:
                     send(partition, raw_key, raw_value, timestamp, headers)
                 except Exception as e:
-                    self._send_error(spec.name, topic, e, raw_key, raw_value, timestamp, headers)
+                    self._send_error(spec.name, topic, partition, e, raw_key, raw_value, timestamp, headers)
 
         return process_partitioned
 
@@ -335,16 +352,19 @@ class BoundTask:
         self,
         node: str,
         topic: str,
+        partition: int | None,
         error: Exception,
         key: bytes | None,
         value: bytes | None,
         timestamp: int,
         headers: Headers | None,
     ) -> None:
+        if self.failure is not None:
+            raise self.failure
         if isinstance(error, _NOT_FOR_HANDLERS):
             raise self.fail(error)
         context = self._error_context(node, timestamp, headers)
-        record = ProducerRecord(topic, None, key, value, timestamp, headers)
+        record = ProducerRecord(topic, partition, key, value, timestamp, headers)
         handler = self.settings.production_handler
         if self._ask(lambda: handler.handle_error(context, record, error), error, context):
             self._count_drop("production error")

@@ -18,6 +18,7 @@ from headrace.api.timestamps import (
     LogAndSkipOnInvalidTimestamp,
     UsePartitionTimeOnInvalidTimestamp,
 )
+from headrace.errors import StreamsException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,10 +76,11 @@ class PartitionQueue:
             self.size += len(records)
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Forget what waits, and what of it was processed: the next records may come from anywhere."""
         self._chunks.clear()
         self._at = 0
         self.size = 0
+        self.next_offset = None
 
     def head_offset(self) -> int | None:
         """Offset of the oldest record that waits, or None."""
@@ -98,7 +100,10 @@ class PartitionQueue:
         partition_time, stream_time = self.partition_time, record.stream_time
         count = 0
         try:
-            for raw in islice(chunk, at, at + limit):
+            rest = iter(chunk)
+            # straight to the place: when partitions alternate, a run is a record or two far into its chunk
+            rest.__setstate__(at)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # a list's iterator has it
+            for raw in islice(rest, limit):
                 offset, timestamp, raw_key, raw_value, headers = raw
                 if timestamp > bound:
                     break
@@ -111,7 +116,7 @@ class PartitionQueue:
                     count += 1
                     continue
                 if timestamp < 0:
-                    timestamp = self._repair(raw, key, value)
+                    timestamp = self._extract(raw, key, value)
                     if timestamp < 0:
                         count += 1
                         self._drop("negative timestamp")
@@ -141,10 +146,20 @@ class PartitionQueue:
             at = 0
         self._at = at
 
-    def _repair(self, raw: RawRecord, key: Any, value: Any) -> int:
+    def _extract(self, raw: RawRecord, key: Any, value: Any) -> int:
         topic, partition = self.partition
         record = ConsumerRecord(topic, partition, raw[0], raw[1], key, value, raw[4])
-        return self._extractor.extract(record, self.partition_time)
+        try:
+            extracted = self._extractor.extract(record, self.partition_time)
+            # an unusable answer is the extractor's fault too
+            return extracted if extracted < 0 else int(extracted)
+        except StreamsException:
+            raise
+        except Exception as e:
+            raise StreamsException(
+                f"The timestamp extractor {type(self._extractor).__name__} failed for the record at "
+                f"{topic}-{partition} offset {raw[0]}: {e}"
+            ) from e
 
     def _failing_half(self, raw: RawRecord) -> str:
         try:
@@ -175,7 +190,7 @@ class ExtractingQueue(PartitionQueue):
             topic, partition = self.partition
             record = self._record
             record.topic, record.partition, record.offset = topic, partition, raw[0]
-            offset, timestamp, raw_key, raw_value, headers = raw
+            offset, _, raw_key, raw_value, headers = raw
             try:
                 key = None if raw_key is None else self._decode_key(raw_key)
                 value = None if raw_value is None else self._decode_value(raw_value)
@@ -183,8 +198,7 @@ class ExtractingQueue(PartitionQueue):
                 self._on_decode_error(e, self._failing_half(raw), raw)
                 self._take(1)
                 continue
-            consumed = ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
-            extracted = self._extractor.extract(consumed, self.partition_time)
+            extracted = self._extract(raw, key, value)
             if extracted < 0:
                 self._drop("negative timestamp")
                 self._take(1)

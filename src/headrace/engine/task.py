@@ -9,6 +9,7 @@ then ``post_commit`` writes the sealed rows to the stores, or ``drop_uncommitted
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,8 @@ class StreamTask:
         self._idle_ms = settings.max_task_idle_ms
         self._idle_since: dict[TopicPartition, int] = {}
         self._clock = settings.system_time_ms
-        self._max_uncommitted = settings.uncommitted_max_bytes
+        limit = settings.uncommitted_max_bytes
+        self._max_uncommitted = sys.maxsize if limit < 0 else limit
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._processed_since_commit = 0
@@ -172,6 +174,8 @@ class StreamTask:
         Raises:
             Exception: :attr:`failure`, when anything fatal happened, even if a user's code swallowed it.
         """
+        if self._bound.failure is not None:
+            raise self._bound.failure
         record = self._record
         record.interrupt = False
         done = 0
@@ -191,7 +195,7 @@ class StreamTask:
                 if record.interrupt:
                     break
         except Exception as e:
-            raise self._bound.fail(e)  # noqa: B904  # it is the same error, or an earlier one
+            raise self._bound.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
         finally:
             record.topic, record.partition, record.offset = None, -1, -1
             if done:
@@ -230,7 +234,7 @@ class StreamTask:
                     if bound.failure is not None:
                         raise bound.failure
         except Exception as e:
-            raise bound.fail(e)  # noqa: B904  # it is the same error, or an earlier one
+            raise bound.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
         for store in bound.stores.values():
             store.rows.seal()
         moved: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -299,7 +303,9 @@ class StreamTask:
         return queue, heads.least()
 
     def _awaited(self) -> bool:
-        return any(not queue.size and self._must_wait_for(queue.partition) for queue in self._ordered)
+        # all of them, also after the first: their times of waiting run side by side
+        awaited = [queue for queue in self._ordered if not queue.size and self._must_wait_for(queue.partition)]
+        return bool(awaited)
 
     def _must_wait_for(self, partition: TopicPartition) -> bool:
         if self._idle_ms < 0:
