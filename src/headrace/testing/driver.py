@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -25,7 +25,7 @@ from headrace.state.cache import CacheBudget
 from headrace.topology.built import SubTopology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from headrace.api.engine import Send
@@ -39,6 +39,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _Raw = tuple["bytes | None", "bytes | None", int, "Headers | None"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Moment = int | datetime
 """A point in time: epoch milliseconds or an aware datetime."""
@@ -486,19 +488,43 @@ class PlainValues:
         """Set or delete (None) the value under ``key``; it goes to the changelog as in production."""
         self._store.put_pair(key, value, self._driver.wall_clock_ms, None)
 
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        """Set the value when there is none. Returns the value that was there, or None when it was set."""
+        old = self.get(key)
+        if old is None:
+            self.put(key, value)
+        return old
+
+    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Put each pair, in order."""
+        for key, value in entries:
+            self.put(key, value)
+
     def delete(self, key: Any) -> Any:
         """Delete the row. Returns the value that was there, or None."""
         old = self.get(key)
         self.put(key, None)
         return old
 
-    def range(self, low: Any, high: Any) -> Iterable[tuple[Any, Any]]:
+    def range(self, low: Any, high: Any) -> Iterator[tuple[Any, Any]]:
         """Rows from ``low`` to ``high``, both included."""
         return ((key, pair.value) for key, pair in self._store.range(low, high))
 
-    def all(self) -> Iterable[tuple[Any, Any]]:
+    def reverse_range(self, low: Any, high: Any) -> Iterator[tuple[Any, Any]]:
+        """As :meth:`range`, from high to low."""
+        return ((key, pair.value) for key, pair in self._store.reverse_range(low, high))
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
         """Every row in key order."""
         return self.range(None, None)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        """Every row in reverse key order."""
+        return self.reverse_range(None, None)
+
+    def prefix_scan(self, prefix: Any, prefix_serializer: Serializer[Any]) -> Iterator[tuple[Any, Any]]:
+        """Rows whose key's bytes begin with the serialized ``prefix``, in key order."""
+        return ((key, pair.value) for key, pair in self._store.prefix_scan(prefix, prefix_serializer))
 
     def approximate_num_entries(self) -> int:
         """Number of rows, roughly."""
@@ -525,7 +551,7 @@ def _epoch_ms(moment: Moment) -> int:
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise ValueError("a timestamp given as datetime must have a time zone")
-        return round(moment.timestamp() * 1000)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
     return moment
 
 
