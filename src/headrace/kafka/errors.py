@@ -12,6 +12,7 @@ no answer in time, coordinator or leader moving      TimeoutException
 permission or authentication refused                 AuthorizationException naming the likely missing ACL
 topic or partition does not exist                    MissingSourceTopicException
 the broker or its configuration is too old           UnsupportedVersionException
+a record is refused for what it is, transactional    StreamsException: the next transaction would end the same way
 the transaction cannot commit but a new one can      TransactionAbortableException
 anything else                                        StreamsException with the error's name
 ===================================================  ==============================================================
@@ -137,6 +138,19 @@ MISSING_TOPIC = frozenset(
         KafkaError._NOENT,  # no leader known, which is how listing offsets of an absent topic ends
     }
 )
+REFUSED_RECORD = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
 OTHER_GROUP = frozenset({KafkaError.INCONSISTENT_GROUP_PROTOCOL})
 TOO_OLD = frozenset(
     {
@@ -195,6 +209,11 @@ def translate_code(
         return AuthorizationException(f"{message}; {ACL_HINTS[code]}")
     if code in TOO_OLD:
         return UnsupportedVersionException(f"{message}. The brokers are too old for this; upgrade them")
+    if abortable and code in REFUSED_RECORD:
+        return StreamsException(
+            f"{message}. Nothing of the transaction is committed, and the same record would be refused again: change "
+            "what the topic accepts (max.message.bytes, message.timestamp.*), or what is sent to it"
+        )
     if abortable:
         return TransactionAbortableException(f"{message}. The transaction has to be aborted")
     if code in TIMED_OUT and not fatal:

@@ -28,6 +28,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, Result
 from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
@@ -51,6 +52,7 @@ from headrace.kafka import (
     TopicAdmin,
     TransactionAbortableException,
 )
+from headrace.records import TaskId
 from headrace.runtime.collector import ProducerCollector
 from headrace.runtime.state_updater import StateUpdater
 from headrace.runtime.states import THREAD_TRANSITIONS, StateMachine, ThreadState
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.kafka import MembershipEvent
-    from headrace.records import OffsetAndMetadata, TaskId, TopicPartition
+    from headrace.records import OffsetAndMetadata, TopicPartition
     from headrace.runtime.client import ClientSettings
     from headrace.runtime.state_updater import Restored
 
@@ -72,6 +74,7 @@ _POLL_RECORDS = 5_000
 _SLICE_RECORDS = 2_000
 """Records a task processes before the clock is looked at."""
 _DOUBT_PAUSE_S = 0.02
+_EXACT_METADATA_S = 5.0
 _RETRY_S = 10.0
 """How long one attempt of a broker call in a commit may take before the membership is shown a sign of life."""
 
@@ -125,6 +128,9 @@ class StreamThread:
         self._longest_doubt_s = min(transaction_s / 4, spare_s / 2) if shared.exactly_once else 0.0
         self.commits = 0
         """Number of commits so far."""
+        self.dropped_sends = 0
+        """Records that the brokers refused and the production handler let go."""
+        self._failing_since: float | None = None
 
     @property
     def state(self) -> ThreadState:
@@ -424,7 +430,25 @@ class StreamThread:
         except SendFailedException as e:
             self._send_failed(e)
 
+    def _may_skip(self, failure: SendFailedException) -> bool:
+        """Ask the production handler about a refused record; only without transactions can one go on."""
+        if self._shared.exactly_once or failure.topic in self._plan.changelog_topics:
+            return False
+        context = ErrorHandlerContext(None, -1, -1, None, f"sink of {failure.topic}", TaskId(-1, -1), -1)
+        record = ProducerRecord(failure.topic, failure.partition, None, None, -1, None)
+        return self._shared.engine.production_handler.handle_error(context, record, failure).result is Result.RESUME
+
     def _send_failed(self, error: SendFailedException) -> None:
+        failures = self._need(self._producer).take_failures() or [error]
+        for failure in failures:
+            if isinstance(failure, TaskMigratedException):
+                raise failure
+        refused = [f for f in failures if isinstance(f, SendFailedException) and not self._may_skip(f)]
+        if not refused:
+            self.dropped_sends += len(failures)
+            _log.warning("%s: %d refused records are skipped, the first: %s", self.name, len(failures), error)
+            return
+        error = refused[0]
         raise StreamsException(
             f"{error}. Nothing of the transaction it belonged to is committed."
             if self._shared.exactly_once
@@ -469,8 +493,30 @@ class StreamThread:
         for task in tasks:
             task.post_commit(acked)
         self.commits += 1
+        self._failing_since = None
         _log.debug("%s: committed %d offsets in %.1f ms", self.name, len(offsets), 1e3 * (time.monotonic() - started))
         self._purge()
+
+    def _commit_exact_metadata(self, task_ids: Iterable[TaskId]) -> None:
+        """Before tasks are handed on, commit their offsets once more in the member's own name.
+
+        confluent-kafka ends the metadata of transactional offsets with a zero byte, which a Java successor does not
+        read. The offsets are the ones just committed, so this changes nothing else and may fail.
+        """
+        if not self._shared.exactly_once:
+            return
+        offsets = {
+            tp: entry
+            for task_id in task_ids
+            if (task := self._running.get(task_id)) is not None
+            for tp, entry in task.committed_offsets().items()
+        }
+        if not offsets:
+            return
+        try:
+            self._membership_of().commit_offsets(offsets, timeout_s=_EXACT_METADATA_S)
+        except KafkaException as e:
+            _log.info("%s: metadata of committed offsets stays as it is: %s", self.name, e)
 
     def _position(self, consumer: RecordConsumer) -> Callable[[TopicPartition], int | None]:
         known = consumer.position(self._by_partition)
@@ -499,10 +545,13 @@ class StreamThread:
             self._send_failed(e)
 
     def _flush(self, producer: RecordProducer) -> None:
-        try:
-            self._retried("flushing", lambda: producer.flush(_RETRY_S))
-        except SendFailedException as e:
-            self._send_failed(e)
+        while True:
+            try:
+                self._retried("flushing", lambda: producer.flush(_RETRY_S))
+                return
+            except SendFailedException as e:
+                # returns when every refused record may be skipped; the flush is then done again
+                self._send_failed(e)
 
     def _purge(self) -> None:
         now = time.monotonic()
@@ -527,6 +576,7 @@ class StreamThread:
         if any(task_id in self._running for task_id in leaving):
             try:
                 self._commit()
+                self._commit_exact_metadata(leaving)
             except TaskCorruptedException as e:
                 # the next owners start from what is committed; the tasks that stay are revived by the caller
                 corrupted = e
@@ -562,6 +612,12 @@ class StreamThread:
         self._make_producer()
 
     def _revive(self, error: TaskCorruptedException) -> None:
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if now - self._failing_since > self._shared.task_timeout_ms / 1000:
+            raise StreamsException(
+                f"{self.name}: no commit has succeeded for {now - self._failing_since:.0f} s (task.timeout.ms): {error}"
+            ) from error
         again = set(self._tasks)
         self._abandon(again, error)
         if error.wipe:
@@ -591,6 +647,7 @@ class StreamThread:
         if clean:
             try:
                 self._commit()
+                self._commit_exact_metadata(self._running)
             except Exception as e:
                 _log.warning("%s: the last commit failed: %s", self.name, e)
                 if not isinstance(e, (TaskMigratedException, TaskCorruptedException)):
