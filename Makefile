@@ -43,7 +43,7 @@ lock: ## requirements.lock anew from pyproject.toml
 	@scripts/lock.sh
 
 clean: ## removes what was made here: environment, local cluster, caches
-	@if [ -x $(BIN)/headrace ] && [ -d .headrace/cluster ]; then $(BIN)/headrace cluster down --data-dir .headrace/cluster; fi
+	@if [ -x $(BIN)/headrace ] && [ -d .headrace ]; then for d in .headrace/cluster .headrace/demo/cluster; do $(BIN)/headrace cluster down --data-dir $$d; done; fi
 	@rm -rf .venv .headrace build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src apps tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@find src apps -name '*.egg-info' -prune -exec rm -rf {} +

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000
 _POLL_S = 0.1
+_RETRY_S = 0.1
+_CRITICAL = 2  # syslog level: what an admin client has to say comes as exceptions
 
 
 class TopicRecord(NamedTuple):
@@ -56,7 +58,7 @@ class TopicReader:
     ) -> None:
         self.topic = topic
         common = {**(client or {}), "bootstrap.servers": bootstrap_servers}
-        admin = TopicAdmin(common, timeout_ms=int(timeout_s * 1000))
+        admin = TopicAdmin({**common, "log_level": _CRITICAL}, timeout_ms=int(timeout_s * 1000))
         try:
             count = admin.partition_counts([topic]).get(topic)
         finally:
@@ -66,7 +68,7 @@ class TopicReader:
         self._partitions = [TopicPartition(topic, partition) for partition in range(count)]
         self._consumer = RecordConsumer({**common, "isolation.level": "read_committed"})
         self._timeout_s = timeout_s
-        self._consumer.assign({tp: self._consumer.watermarks(tp, False, timeout_s)[0] for tp in self._partitions})
+        self._consumer.assign({tp: self._watermarks(tp)[0] for tp in self._partitions})
 
     def poll(self, timeout_s: float = _POLL_S) -> list[TopicRecord]:
         """The records that have arrived, in offset order within a partition; empty when none came within ``timeout_s``.
@@ -80,7 +82,7 @@ class TopicReader:
         for tp, error in batch.errors:
             if tp is not None and isinstance(error, OffsetOutOfRangeException):
                 self._consumer.incremental_unassign([tp])
-                self._consumer.incremental_assign({tp: self._consumer.watermarks(tp, False, self._timeout_s)[0]})
+                self._consumer.incremental_assign({tp: self._watermarks(tp)[0]})
             elif not isinstance(error, TimeoutException):
                 raise error
         return [TopicRecord(tp.partition, *record) for tp, records in batch.records.items() for record in records]
@@ -95,7 +97,7 @@ class TopicReader:
         Raises:
             TimeoutException: the brokers did not answer in time.
         """
-        return {tp.partition: self._consumer.watermarks(tp, False, self._timeout_s)[1] for tp in self._partitions}
+        return {tp.partition: self._watermarks(tp)[1] for tp in self._partitions}
 
     def to_end(self, timeout_s: float | None = None) -> Iterator[TopicRecord]:
         """The records up to the committed ends as they are at the first step; records that come later end nothing.
@@ -127,6 +129,17 @@ class TopicReader:
     def close(self) -> None:
         """Free the client."""
         self._consumer.close()
+
+    def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """Log start and committed end; waits for a leader, which a partition lacks just after a broker's start."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._consumer.watermarks(partition, False, max(0.1, deadline - time.monotonic()))
+            except TimeoutException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)
 
     def __enter__(self) -> Self:
         return self

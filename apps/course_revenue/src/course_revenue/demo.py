@@ -17,7 +17,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from course_revenue.checks import InputSums, Reconciliation, reconcile, sum_input
 from course_revenue.settings import Settings
@@ -39,6 +39,7 @@ APPLICATION_ID: Final = "course-revenue"
 _RESUM_EVERY_S: Final = 5.0
 _LOG_TAIL_LINES: Final = 15
 _JOB_STOP_S: Final = 45.0
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class DemoError(KafkaException):
@@ -80,12 +81,14 @@ def run_demo(options: DemoOptions, screen: Screen) -> int:
         try:
             return _run(options, directory, screen)
         except KeyboardInterrupt:
-            screen.say("stopping")
             return 1 if options.once else 0
         finally:
-            screen.close()
+            _ignore_interrupts()
             LocalCluster(directory / "cluster").stop()
-            screen.say("stopped the job and the local Kafka")
+            # a terminal that was closed takes no more words
+            with contextlib.suppress(OSError):
+                screen.close()
+                screen.say("stopped the job and the local Kafka")
 
 
 def _run(options: DemoOptions, directory: Path, screen: Screen) -> int:
@@ -208,6 +211,7 @@ def _job(directory: Path, brokers: str) -> Generator[subprocess.Popen[bytes]]:
     try:
         yield job
     finally:
+        _ignore_interrupts()
         job.terminate()
         try:
             job.wait(_JOB_STOP_S)
@@ -233,6 +237,12 @@ def _only_one(directory: Path) -> Generator[None]:
         yield
 
 
+def _ignore_interrupts() -> None:
+    """From here on things are being stopped, each within its own time: a second Ctrl-C must not leave any behind."""
+    for number in (signal.SIGINT, *_ENDING):
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextlib.contextmanager
 def _interrupts() -> Generator[None]:
     """SIGTERM and SIGHUP end the demo as Ctrl-C does, so that it stops what it started."""
@@ -240,7 +250,8 @@ def _interrupts() -> Generator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before: dict[int, Any] = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
+    before |= {number: signal.signal(number, interrupt) for number in _ENDING}
     try:
         yield
     finally:

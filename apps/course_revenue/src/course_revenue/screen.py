@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_S: Final = 2.0
 _MOVED_FOR_S: Final = 1.5
-_ROWS_BESIDE_THE_TABLE: Final = 8
+_LINES_BESIDE_THE_ROWS: Final = 11
 
 EQUAL_SENTENCE: Final = "the totals equal a plain sum over the input"
 
@@ -134,7 +134,7 @@ class TerminalScreen:
         table = Table(title="Revenue per course", expand=False)
         for name in ("course", "net", "lines", "last event (UTC)", "catalog"):
             table.add_column(name, justify="right" if name in ("net", "lines") else "left")
-        room = max(5, self._console.height - _ROWS_BESIDE_THE_TABLE)
+        room = max(1, self._console.height - _LINES_BESIDE_THE_ROWS)
         greatest = sorted(totals.items(), key=lambda item: (-item[1].net_cents, item[0]))
         for course, total in greatest[:room]:
             table.add_row(

@@ -1,0 +1,64 @@
+"""`make run` without make: the demo from nothing, again, and interrupted."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from headrace.testing.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EQUAL = "the totals equal a plain sum over the input"
+
+
+def demo(directory: Path, *arguments: str) -> list[str]:
+    size = ("--lines", "3000", "--courses", "50")
+    return [sys.executable, "-m", "course_revenue", "demo", "--directory", str(directory), *size, *arguments]
+
+
+def finished(command: list[str], code: int = 0) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_from_nothing_then_again_then_anew_and_nothing_is_left_running(tmp_path: Path) -> None:
+    first = finished(demo(tmp_path, "--once"))
+    assert "starting anew" in first
+    assert "loading purchase lines: 3,000 of 3,000" in first
+    assert EQUAL in first
+    assert "\x1b" not in first
+    assert LocalCluster(tmp_path / "cluster").state() is None
+    again = finished(demo(tmp_path, "--once"))
+    assert "going on with the sample and the totals of the last run" in again
+    assert EQUAL in again
+    anew = finished(demo(tmp_path, "--once", "--seed", "2"))
+    assert "starting anew" in anew
+    assert "another sample is asked for" in anew
+    assert EQUAL in anew
+    assert LocalCluster(tmp_path / "cluster").state() is None
+
+
+def test_an_interrupt_stops_everything_and_a_second_demo_in_the_directory_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "out.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(demo(tmp_path), stdout=out, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + 120
+        while EQUAL not in log.read_text(encoding="utf-8"):
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
+            time.sleep(0.1)
+        finished(demo(tmp_path, "--once"), code=1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(90) == 0
+    finally:
+        process.kill()
+        process.wait()
+        LocalCluster(tmp_path / "cluster").stop()
+    assert "stopped the job and the local Kafka" in log.read_text(encoding="utf-8")
