@@ -377,6 +377,26 @@ def test_a_flush_that_skips_goes_on_with_the_next_row() -> None:
     assert bench.collector.values() == ["X"]
 
 
+def test_an_error_of_a_row_that_is_evicted_is_the_lower_operators_alone() -> None:
+    def topology() -> Topology:
+        builder = StreamsBuilder()
+        table: Any = builder.stream("in").group_by_key().reduce(lambda a, b: b, MEMORY, Named.as_("upper"))
+        table.to_stream().map_values(failing_on("bad"), Named.as_("shout")).to("out")
+        return builder.build()
+
+    bench = Bench(topology(), cache_bytes=450)
+    bench.add("in", ("a", "bad", 1), ("b", "x", 2), ("c", "x", 3), first_offset=30)
+    with pytest.raises(FailedProcessingException, match=r"processor=shout, topic=in, partition=0, offset=30"):
+        bench.process()
+    handler = Answering(RESUME)
+    bench = Bench(topology(), cache_bytes=450, processing_handler=handler)
+    bench.add("in", ("a", "bad", 1), ("b", "x", 2), ("c", "x", 3), first_offset=30)
+    assert bench.process() == 3
+    assert [(asked[0].processor_node_id, asked[0].offset) for asked in handler.asked] == [("shout", 30)]
+    assert bench.collector.values() == ["X", "X"]
+    assert bench.task.metrics.dropped == {"processing error": 1}
+
+
 # production
 
 
