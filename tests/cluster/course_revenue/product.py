@@ -222,7 +222,7 @@ class Instance:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"},
             )
         return self
 
@@ -236,6 +236,8 @@ class Instance:
     def stop(self, timeout_s: float = 60.0) -> None:
         """SIGTERM; it must end in good order."""
         assert self._process is not None
+        # before that the interpreter may still be starting, and ends at once
+        self.wait_log(r"state REBALANCING")
         assert self._process.poll() is None, f"{self.name} had ended by itself:\n{self.tail()}"
         self._process.send_signal(signal.SIGTERM)
         code = self.exit_code(timeout_s)
@@ -247,7 +249,10 @@ class Instance:
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end within {timeout_s:.0f} s:\n{self.tail()}") from None
+            # faulthandler writes where every thread is
+            self._process.send_signal(signal.SIGABRT)
+            self._process.wait(30)
+            raise AssertionError(f"{self.name} did not end within {timeout_s:.0f} s:\n{self.tail(200)}") from None
 
     def end(self) -> None:
         """Kill it if it still runs."""
