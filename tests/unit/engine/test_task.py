@@ -162,6 +162,22 @@ def test_a_wait_begins_only_once_a_partition_is_caught_up() -> None:
     assert bench.process() == 1
 
 
+def test_a_wait_begins_anew_when_more_turns_out_to_be_on_its_way() -> None:
+    bench = Bench(passing("a", "b"), max_task_idle_ms=100)
+    b = TopicPartition("b", 0)
+    bench.add_values("a", ("a", 1))
+    assert bench.process() == 0
+    bench.now += 90
+    bench.lagging.add(b)
+    assert bench.process() == 0
+    bench.lagging.clear()
+    assert bench.process() == 0
+    bench.now += 90
+    assert bench.process() == 0
+    bench.now += 10
+    assert bench.process() == 1
+
+
 def test_several_partitions_are_waited_for_side_by_side() -> None:
     # the second one's wait began only when the first one's was over: twice max.task.idle.ms
     bench = Bench(passing("a", "b", "c"), max_task_idle_ms=100)

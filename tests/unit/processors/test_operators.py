@@ -310,9 +310,10 @@ def test_an_aggregate_of_none_deletes_the_row_and_begins_anew(run: Any) -> None:
     table: Any = builder.stream("in").group_by_key().aggregate(lambda: "0", join, Materialized.as_("rows"))
     table.to_stream().to("out")
     app = run(builder, UNCACHED)
-    app.pipe("in", ("a", "1", 5), ("a", "x", 6), ("a", "x", 7), ("a", "2", 8))
-    assert app.read() == [("a", "01", 5), ("a", None, 6), ("a", None, 7), ("a", "02", 8)]
-    assert app.read("topology-test-driver-rows-changelog")[1:3] == [("a", None, 6), ("a", None, 7)]
+    app.pipe("in", ("a", "1", 5), ("a", "x", 6), ("a", "x", 7), ("a", "2", 8), ("a", "x", 3))
+    assert app.read() == [("a", "01", 5), ("a", None, 6), ("a", None, 7), ("a", "02", 8), ("a", None, 8)]
+    logged = app.read("topology-test-driver-rows-changelog")
+    assert [row[2] for row in logged if row[1] is None] == [6, 7, 3], "a tombstone has the time of its record"
 
 
 def test_grouping_by_another_key_goes_through_a_topic(run: Any) -> None:

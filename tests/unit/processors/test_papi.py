@@ -161,6 +161,18 @@ def test_headers_of_a_forwarded_record_are_its_own(drive: Any) -> None:
     assert [r.headers for r in read(driver)] == [[("h", b"1"), ("mine", b"")]] * 2
 
 
+def test_headers_added_behind_a_forward_do_not_reach_the_sink(drive: Any) -> None:
+    def body(context: Any, record: Any) -> None:
+        record.headers.append(("before", b""))
+        context.forward(record)
+        record.headers.append(("after", b""))
+        record.headers.clear()
+
+    driver = drive(one(body))
+    pipe(driver, ("k", "v"))
+    assert [r.headers for r in read(driver)] == [[("before", b"")]]
+
+
 def test_the_context_of_a_forward_is_undone_behind_it(drive: Any) -> None:
     """Writes to a plain store take the time of the record in work, not of what was forwarded in between."""
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,8 +83,11 @@ def test_wait_for_a_state_that_is_there_or_comes_or_does_not() -> None:
     assert moving.wait_for(frozenset({State.CREATED, State.ERROR}), 0)
     assert not moving.wait_for(frozenset({State.RUNNING}), 0.01)
     found: list[bool] = []
-    waiter = threading.Thread(target=lambda: found.append(moving.wait_for(frozenset({State.RUNNING}), 30)))
+    waiter = threading.Thread(target=lambda: found.append(moving.wait_for(frozenset({State.RUNNING}), 5)))
     waiter.start()
+    deadline = time.monotonic() + 5
+    while not moving._changed._waiters:  # type: ignore[attr-defined]  # whether somebody waits by now
+        assert time.monotonic() < deadline
     moving.move(State.REBALANCING)
     moving.move(State.RUNNING)
     waiter.join(30)
