@@ -83,14 +83,16 @@ def test_wait_for_a_state_that_is_there_or_comes_or_does_not() -> None:
     assert moving.wait_for(frozenset({State.CREATED, State.ERROR}), 0)
     assert not moving.wait_for(frozenset({State.RUNNING}), 0.01)
     found: list[bool] = []
-    waiter = threading.Thread(target=lambda: found.append(moving.wait_for(frozenset({State.RUNNING}), 5)))
+    waiter = threading.Thread(
+        target=lambda: found.append(moving.wait_for(frozenset({State.RUNNING}), None)), daemon=True
+    )
     waiter.start()
     deadline = time.monotonic() + 5
     while not moving._changed._waiters:  # type: ignore[attr-defined]  # whether somebody waits by now
         assert time.monotonic() < deadline
     moving.move(State.REBALANCING)
     moving.move(State.RUNNING)
-    waiter.join(30)
+    waiter.join(5)
     assert found == [True]
 
 
