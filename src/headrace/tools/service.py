@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 30.0
+_LOOK_S = 0.2
+"""How often the main thread looks for a signal: one that another thread took does not wake it."""
 
 
 def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
@@ -36,6 +38,7 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
     """
     over = threading.Event()
     failures: list[BaseException] = []
+    signals: list[int] = []
     streams = KafkaStreams(topology, config)
 
     def failed(error: BaseException) -> StreamThreadExceptionResponse:
@@ -50,8 +53,8 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
             over.set()
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        log.info("%s: stopping", signal.Signals(number).name)
-        over.set()
+        # no lock is taken here: the thread that is interrupted may hold it
+        signals.append(number)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
@@ -59,7 +62,10 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
         streams.set_state_listener(moved)
         try:
             streams.start()
-            over.wait()
+            while not signals and not over.wait(_LOOK_S):
+                pass
+            for number in signals:
+                log.info("%s: stopping", signal.Signals(number).name)
             asked_for = not failures and streams.state() is not State.ERROR
         finally:
             closed = streams.close(_CLOSE_TIMEOUT_S)
