@@ -92,15 +92,25 @@ class Serde(Generic[T]):
             struct of such). Only then may a cache or a buffer hand out one object twice.
         exact: Serializing a deserialized value gives the very bytes it came from: nothing is ignored, normalized or
             looked up elsewhere. Together with ``immutable`` it allows to pass the original bytes on.
+        faithful: A value that was serialized comes back equal and as unchangeable as ``immutable`` says, whatever was
+            given (a list given for a tuple would not). Only then may a cache keep the very object that was put. True
+            for every serde that is immutable and exact.
     """
 
     def __init__(
-        self, serializer: Serializer[T], deserializer: Deserializer[T], *, immutable: bool = False, exact: bool = False
+        self,
+        serializer: Serializer[T],
+        deserializer: Deserializer[T],
+        *,
+        immutable: bool = False,
+        exact: bool = False,
+        faithful: bool = False,
     ) -> None:
         self._serializer = serializer
         self._deserializer = deserializer
         self.immutable = immutable
         self.exact = exact
+        self.faithful = faithful or (immutable and exact)
 
     @property
     def serializer(self) -> Serializer[T]:

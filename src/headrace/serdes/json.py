@@ -40,6 +40,9 @@ _IMMUTABLE_LEAVES = (
 )
 
 
+_FLAT_LEAVES = (inspect.StrType, inspect.IntType, inspect.BoolType, inspect.BytesType, inspect.NoneType)
+
+
 def is_immutable_type(type_: Any) -> bool:
     """Whether no value of ``type_`` can be changed in place, through and through.
 
@@ -47,6 +50,31 @@ def is_immutable_type(type_: Any) -> bool:
     frozensets and unions of such, named tuples, frozen structs and frozen dataclasses whose every field is such.
     """
     return _is_immutable(inspect.type_info(type_), set())
+
+
+def is_flat_record(type_: Any) -> bool:
+    """Whether ``type_`` is a frozen struct of str, int, bool, bytes and None fields, or of other such structs.
+
+    Of such a value the written form tells all there is: what is read back is equal to it and as fixed.
+    """
+    return _is_flat(inspect.type_info(type_), set())
+
+
+def _is_flat(info: inspect.Type, seen: set[type]) -> bool:
+    match info:
+        case inspect.Metadata():
+            return _is_flat(info.type, seen)
+        case inspect.UnionType():
+            return all(isinstance(member, _FLAT_LEAVES) or _is_flat(member, seen) for member in info.types)
+        case inspect.StructType():
+            if not info.cls.__struct_config__.frozen:
+                return False
+            if info.cls in seen:
+                return True
+            seen.add(info.cls)
+            return all(isinstance(field.type, _FLAT_LEAVES) or _is_flat(field.type, seen) for field in info.fields)
+        case _:
+            return False
 
 
 def _is_immutable(info: inspect.Type, seen: set[type]) -> bool:
@@ -160,7 +188,7 @@ class JsonDeserializer(Deserializer[T], Generic[T]):
 class JsonSerde(Serde[T], Generic[T]):
     """JSON of values of one type: see the module's text.
 
-    ``immutable`` follows from the type; ``exact`` is always False.
+    ``immutable`` and ``faithful`` follow from the type; ``exact`` is always False.
 
     Args:
         type_: A msgspec struct or any other type msgspec knows; ``Any`` for untyped JSON.
@@ -174,7 +202,12 @@ class JsonSerde(Serde[T], Generic[T]):
     @overload
     def __init__(self: JsonSerde[Any], type_: Any = ...) -> None: ...
     def __init__(self, type_: Any = Any) -> None:
-        super().__init__(JsonSerializer[T](type_), JsonDeserializer[T](type_), immutable=is_immutable_type(type_))
+        super().__init__(
+            JsonSerializer[T](type_),
+            JsonDeserializer[T](type_),
+            immutable=is_immutable_type(type_),
+            faithful=is_flat_record(type_),
+        )
         self._type_name = getattr(type_, "__name__", None) or str(type_)
 
     def __repr__(self) -> str:

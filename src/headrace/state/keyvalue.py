@@ -60,7 +60,8 @@ class StoreBase(Generic[K, V]):
         self._decode_key: Callable[[bytes], K] = key_serde.deserializer.bind(serde_topic)
         self._encode: Callable[[V], bytes] = value_serde.serializer.bind(serde_topic)
         self._decode: Callable[[bytes], V] = value_serde.deserializer.bind(serde_topic)
-        self._keep_objects = value_serde.immutable
+        self._keep_decoded = value_serde.immutable
+        self._keep_given = value_serde.immutable and value_serde.faithful
         self._listener: ProcessChange | None = None
         self._send_old_values = False
         self.cache: RecordCache | None = None if budget is None else RecordCache(budget, self._flush_row)
@@ -367,7 +368,8 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
 
     def _cached_access(self, cache: RecordCache) -> tuple[_Get, _Put]:
         encode, decode, record = self._encode, self._decode, self._record
-        read, keep, remember, dirty = self._read, self._keep_objects, cache.put_clean, cache.put
+        read, remember, dirty = self._read, cache.put_clean, cache.put
+        keep_decoded, keep_given = self._keep_decoded, self._keep_given
         find, touch = cache.entries.get, cache.entries.move_to_end
 
         def get(key: bytes) -> tuple[Any, ...] | None:
@@ -381,12 +383,12 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
             row = read(key)
             if row is not None:
                 value, timestamp, raw = row
-                remember(key, (value if keep else UNDECODED, timestamp, raw, None, None, -1, -1))
+                remember(key, (value if keep_decoded else UNDECODED, timestamp, raw, None, None, -1, -1))
             return row
 
         def put(key: bytes, value: Any, timestamp: int, headers: Headers | None) -> None:
             raw = None if value is None else encode(value)
-            kept = value if keep and raw is not None else UNDECODED
+            kept = value if keep_given and raw is not None else UNDECODED
             dirty(key, (kept, timestamp, raw, headers, record.topic, record.partition, record.offset))
 
         return get, put

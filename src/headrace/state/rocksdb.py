@@ -111,7 +111,13 @@ class RocksDBBody:
                     put(key, value)
             if offset is not None and start + _BATCH_ROWS >= count:
                 put(b"offset", offset.to_bytes(8, "big"), self._meta)
-            self._db.write(batch)
+            try:
+                self._db.write(batch)
+            except Exception as e:
+                raise ProcessorStateException(
+                    f"RocksDB at {self._path} cannot be written: {e}. What was committed is safe in the changelog and is "
+                    "restored at the next start."
+                ) from e
         if offset is not None:
             self._offset = offset
 

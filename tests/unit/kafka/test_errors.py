@@ -59,8 +59,10 @@ def test_a_fenced_producer_is_the_cause() -> None:
 
 
 def test_an_abortable_transaction_is_told_apart_from_what_ends_the_membership() -> None:
+    late = KafkaError(KafkaError._TIMED_OUT, txn_requires_abort=True)
+    assert type(translate(late, "x")) is TransactionAbortableException
     too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True)
-    assert type(translate(too_large, "x")) is TransactionAbortableException
+    assert type(translate(too_large, "x")) is StreamsException
     stale = KafkaError(KafkaError.ILLEGAL_GENERATION, txn_requires_abort=True)
     assert type(translate(stale, "x")) is TaskMigratedException
 

@@ -179,3 +179,19 @@ def test_immutable_follows_from_the_type(type_: Any, immutable: bool) -> None:
     assert is_immutable_type(type_) is immutable
     assert JsonSerde(type_).immutable is immutable
     assert JsonSerde(type_).exact is False
+
+
+class _Flat(msgspec.Struct, frozen=True):
+    name: str
+    count: int | None = None
+
+
+class _WithTuple(msgspec.Struct, frozen=True):
+    numbers: tuple[int, ...]
+
+
+def test_only_flat_frozen_structs_are_faithful() -> None:
+    assert JsonSerde(_Flat).faithful
+    assert JsonSerde(_WithTuple).immutable
+    assert not JsonSerde(_WithTuple).faithful  # a list given in the tuple's place would come back as a tuple
+    assert not JsonSerde(tuple[int, ...]).faithful
