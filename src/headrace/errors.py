@@ -9,6 +9,7 @@ SerializationException    a handler decides (deserialization or production handl
 StreamsException          fatal for the stream thread: the uncaught exception handler decides
 TaskMigratedException     close every task of the thread without committing, join the group anew
 TaskCorruptedException    drop the uncommitted writes of the named tasks, restore their delta
+TransactionAbortable…     abort the transaction; then as TaskCorruptedException, for every task of the thread
 LockException             another process or thread owns the state directory: try again or stop
 ========================  =============================================================
 
@@ -62,6 +63,10 @@ class FailedProcessingException(StreamsException):
 
 class ProcessorStateException(StreamsException):
     """A state store could not be opened, read, written or flushed."""
+
+
+class TransactionAbortableException(StreamsException):
+    """The open transaction cannot commit: abort it, drop its uncommitted writes, go on from the committed offsets."""
 
 
 class LockException(StreamsException):

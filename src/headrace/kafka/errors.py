@@ -38,6 +38,7 @@ from headrace.errors import (
     StreamsException,
     TaskMigratedException,
     TimeoutException,
+    TransactionAbortableException,
     UnsupportedVersionException,
 )
 
@@ -49,10 +50,6 @@ kp: Any = untyped_errors  # kafka-python makes some of its classes at run time
 
 class FencedInstanceIdException(StreamsException):
     """Another member uses the same ``group.instance.id``: give each instance its own, joining again would fence it."""
-
-
-class TransactionAbortableException(StreamsException):
-    """This transaction cannot commit: abort it, drop its uncommitted writes, go on from the committed offsets."""
 
 
 class CommitOutcomeUnknownException(TimeoutException):

@@ -115,8 +115,8 @@ class RocksDBBody:
                 self._db.write(batch)
             except Exception as e:
                 raise ProcessorStateException(
-                    f"RocksDB at {self._path} cannot be written: {e}. What was committed is safe in the changelog and is "
-                    "restored at the next start."
+                    f"RocksDB at {self._path} cannot be written: {e}. What was committed is safe in the changelog "
+                    "and is restored at the next start."
                 ) from e
         if offset is not None:
             self._offset = offset
