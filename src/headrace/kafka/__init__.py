@@ -7,6 +7,7 @@ an object of either.
 
 from __future__ import annotations
 
+from headrace.errors import TransactionAbortableException
 from headrace.kafka.admin import ClusterFeatures, GroupDescription, GroupMemberDescription, NewTopic, TopicAdmin
 from headrace.kafka.classic import ClassicMembership
 from headrace.kafka.consumer import PolledBatch, RecordConsumer
@@ -14,7 +15,6 @@ from headrace.kafka.errors import (
     CommitOutcomeUnknownException,
     FencedInstanceIdException,
     SendFailedException,
-    TransactionAbortableException,
 )
 from headrace.kafka.membership import Assigned, Lost, Membership, MembershipEvent, Revoked
 from headrace.kafka.producer import RecordProducer

@@ -35,11 +35,11 @@ from headrace.errors import (
     StreamsException,
     TaskMigratedException,
     TimeoutException,
+    TransactionAbortableException,
 )
 from headrace.kafka.errors import (
     CommitOutcomeUnknownException,
     SendFailedException,
-    TransactionAbortableException,
     translate,
     translate_config_error,
 )
