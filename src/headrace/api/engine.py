@@ -43,10 +43,15 @@ class RecordContext:
 
 
 class Bound(NamedTuple):
-    """An operator's closures for one task. ``close`` runs when the task closes."""
+    """An operator's closures for one task.
+
+    ``init`` runs once the task's stores are restored, before its first record; ``close`` when the task closes, unless
+    ``init`` was never reached.
+    """
 
     process: Process | None = None
     process_change: ProcessChange | None = None
+    init: Callable[[], None] | None = None
     close: Callable[[], None] | None = None
 
 

@@ -82,6 +82,7 @@ class BoundTask:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.stores: dict[str, StoreBase[Any, Any]] = {}
         self.changelogs: dict[TopicPartition, StoreBase[Any, Any]] = {}
+        self._lives: list[tuple[Callable[[], None] | None, Callable[[], None] | None]] = []
         self._closers: list[Callable[[], None]] = []
         self._collector = collector
         try:
@@ -91,6 +92,15 @@ class BoundTask:
         except BaseException:
             self.close()
             raise
+
+    def initialize(self) -> None:
+        """Run the operators' ``init``, parents before children. The stores must be restored by now."""
+        while self._lives:
+            init, close = self._lives.pop()
+            if close is not None:
+                self._closers.append(close)
+            if init is not None:
+                init()
 
     def fail(self, error: Exception) -> Exception:
         """Remember the first fatal error. Returns what to raise."""
@@ -196,8 +206,7 @@ class BoundTask:
                     process[spec.name] = bound.process
                 if bound.process_change is not None:
                     process_change[spec.name] = bound.process_change
-                if bound.close is not None:
-                    self._closers.append(bound.close)
+                self._lives.append((bound.init, bound.close))
             else:
                 process[spec.name] = node.forward
                 sources.append(spec)

@@ -146,6 +146,15 @@ class StreamTask:
             raise IllegalStateException(f"task {self.id} cannot go from {self.state.value} to {new.value}")
         self.state = new
 
+    def complete_restoration(self) -> None:
+        """The stores are restored: initialize the processors and go to RUNNING.
+
+        Raises:
+            StreamsException: A processor's ``init`` failed.
+        """
+        self._bound.initialize()
+        self.transition(TaskState.RUNNING)
+
     def resume_from(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Take over partition and stream time from the metadata of the committed offsets."""
         for partition, entry in committed.items():

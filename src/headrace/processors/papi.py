@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
 from headrace.errors import FailedProcessingException, StreamsException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
 
     from headrace.api.engine import NodeContext
     from headrace.api.processor import FixedKeyProcessor, Processor
@@ -99,10 +98,12 @@ class UserProcessor:
 
     def bind(self, node: NodeContext) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
-        processor = self.supplier()
-        with _named("initialize", node):
-            processor.init(_ProcessorContext(node))
-        return Bound(_process(node, processor.process, Record), close=_close(node, processor.close))
+        processor, context = self.supplier(), _ProcessorContext(node)
+        return Bound(
+            _process(node, processor.process, Record),
+            init=_life(node, "initialize", lambda: processor.init(context)),
+            close=_life(node, "close", processor.close),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,28 +114,24 @@ class UserFixedKeyProcessor:
 
     def bind(self, node: NodeContext) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
-        processor = self.supplier()
-        with _named("initialize", node):
-            processor.init(_FixedKeyContext(node))
-        return Bound(_process(node, processor.process, FixedKeyRecord), close=_close(node, processor.close))
+        processor, context = self.supplier(), _FixedKeyContext(node)
+        return Bound(
+            _process(node, processor.process, FixedKeyRecord),
+            init=_life(node, "initialize", lambda: processor.init(context)),
+            close=_life(node, "close", processor.close),
+        )
 
 
-@contextmanager
-def _named(doing: str, node: NodeContext) -> Generator[None]:
-    try:
-        yield
-    except StreamsException:
-        raise
-    except Exception as e:
-        raise StreamsException(f"failed to {doing} processor {node.name}: {e}", node.task_id) from e
+def _life(node: NodeContext, doing: str, step: Callable[[], None]) -> Callable[[], None]:
+    def named() -> None:
+        try:
+            step()
+        except StreamsException:
+            raise
+        except Exception as e:
+            raise StreamsException(f"failed to {doing} processor {node.name}: {e}", node.task_id) from e
 
-
-def _close(node: NodeContext, close: Callable[[], None]) -> Callable[[], None]:
-    def closed() -> None:
-        with _named("close", node):
-            close()
-
-    return closed
+    return named
 
 
 def _process(

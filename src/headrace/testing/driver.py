@@ -128,8 +128,12 @@ class TopologyTestDriver:
                 lambda store: self._directory / application_id / "0_0" / "rocksdb" / store,
                 lambda partition: True,
             )
-            self._task.transition(TaskState.RESTORING)
-            self._task.transition(TaskState.RUNNING)
+            try:
+                self._task.transition(TaskState.RESTORING)
+                self._task.complete_restoration()
+            except BaseException:
+                self._task.close()
+                raise
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._closed = True

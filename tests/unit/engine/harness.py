@@ -106,7 +106,7 @@ class Bench:
         )
         if run:
             self.task.transition(TaskState.RESTORING)
-            self.task.transition(TaskState.RUNNING)
+            self.task.complete_restoration()
         self._next: dict[TopicPartition, int] = {}
 
     def tp(self, topic: str) -> TopicPartition:

@@ -511,9 +511,31 @@ def test_a_failing_init_names_its_processor_and_lets_go_of_the_stores(tmp_path: 
     def topology(supplier: Callable[[], Processor[Any, Any, Any, Any]]) -> Topology:
         return Topology().add_source("src", "in").add_processor("one", supplier, "src").add_state_store(store, "one")
 
+    unready = Bench(topology(Unready), tmp_path, run=False)
+    unready.task.transition(TaskState.RESTORING)
     with pytest.raises(StreamsException, match="failed to initialize processor one"):
-        Bench(topology(Unready), tmp_path)
+        unready.task.complete_restoration()
+    unready.task.close()
     bench = Bench(topology(Committing), tmp_path)
+    bench.task.close()
+
+
+def test_init_sees_the_restored_store(tmp_path: Any) -> None:
+    store = Stores.key_value_store_builder(Stores.persistent_key_value_store("s"), TEXT, TEXT)
+    seen: list[Any] = []
+
+    class Indexing(Processor[Any, Any, Any, Any]):
+        def init(self, context: Any) -> None:
+            super().init(context)
+            seen.append(list(context.get_state_store("s").all()))
+
+    topology = Topology().add_source("src", "in").add_processor("one", Indexing, "src").add_state_store(store, "one")
+    bench = Bench(topology, tmp_path, run=False)
+    bench.task.transition(TaskState.RESTORING)
+    assert seen == []
+    bench.task.stores["s"].rows.restore([(b"k", b"v")], 1)
+    bench.task.complete_restoration()
+    assert seen == [[("k", "v")]]
     bench.task.close()
 
 
