@@ -82,8 +82,9 @@ class TaskMigratedException(StreamsException):
 
 
 class TaskCorruptedException(StreamsException):
-    """The named tasks may not trust their uncommitted state: drop it and restore from the changelog.
+    """Tasks may not trust their uncommitted state: drop it, restore from the changelog, go on from what is committed.
 
+    ``task_ids`` names them; none named means all tasks of the thread.
     ``wipe``: the committed rows on disk cannot be trusted either, so the task's directory goes too.
     """
 

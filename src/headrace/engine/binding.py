@@ -97,10 +97,10 @@ class BoundTask:
         """Run the operators' ``init``, parents before children. The stores must be restored by now."""
         while self._lives:
             init, close = self._lives.pop()
-            if close is not None:
-                self._closers.append(close)
             if init is not None:
                 init()
+            if close is not None:
+                self._closers.append(close)
 
     def fail(self, error: Exception) -> Exception:
         """Remember the first fatal error. Returns what to raise."""
