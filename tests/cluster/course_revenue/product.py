@@ -94,6 +94,7 @@ class OutputWatch:
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, exactly_once: bool = True) -> None:
         self.topic = topic
         self._exactly_once = exactly_once
+        self.crashed: Callable[[], bool] = lambda: False
         self.totals: dict[str, dict[str, Any]] = {}
         self.values: list[bytes] = []
         self.violations: list[str] = []
@@ -136,12 +137,13 @@ class OutputWatch:
     def wait_for(self, lines: int, what: str, detail: object = "", timeout_s: float = PATIENCE_S) -> None:
         """Wait until the visible totals cover ``lines`` lines."""
         wait_until(
-            lambda: self._sum >= lines or self._error is not None or self.violations,
+            lambda: self._sum >= lines or self._error is not None or self.violations or self.crashed(),
             f"{what}: {lines} lines in the totals of {self.topic}",
             timeout_s,
             lambda: f"there are {self._sum}\n{detail() if callable(detail) else detail}",
         )
         self.check()
+        assert self._sum >= lines, f"{what}: an instance ended by itself\n{detail() if callable(detail) else detail}"
 
     def check(self) -> None:
         if self._error is not None:
@@ -208,6 +210,11 @@ class Instance:
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended by itself, neither in good order nor by a kill."""
+        return self._process is not None and self._process.poll() not in (None, 0, -signal.SIGKILL)
 
     def start(self, **settings: object) -> Instance:
         """Start it, with more settings from now on (``_`` for ``.`` in their names)."""
@@ -344,6 +351,7 @@ class Product:
 
     def watch(self, *, exactly_once: bool = True) -> OutputWatch:
         made = OutputWatch(self.bootstrap, self.topics["output"], self.partitions, exactly_once=exactly_once)
+        made.crashed = lambda: any(instance.crashed for instance in self.instances)
         self._watches.append(made)
         return made
 
