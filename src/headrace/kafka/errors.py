@@ -32,6 +32,7 @@ from kafka import errors as untyped_errors
 from headrace.errors import (
     AuthorizationException,
     ConfigException,
+    IllegalStateException,
     KafkaException,
     MissingSourceTopicException,
     ProducerFencedException,
@@ -67,18 +68,27 @@ class SendFailedException(StreamsException):
         topic, partition: destination; partition is -1 when none had been chosen.
         key_size: bytes of the key, -1 for a null key.
         error_name: Kafka's name of the error, such as ``MSG_SIZE_TOO_LARGE``.
-        retriable: True if sending the same record again could succeed.
+        refused: True if the record was refused for what it is, so that the same one would be refused again; False for
+            what may pass by itself, such as a timeout or a moving leader.
     """
 
-    def __init__(
-        self, message: str, topic: str, partition: int, key_size: int, error_name: str, retriable: bool
-    ) -> None:
+    def __init__(self, message: str, topic: str, partition: int, key_size: int, error_name: str, refused: bool) -> None:
         super().__init__(message)
         self.topic = topic
         self.partition = partition
         self.key_size = key_size
         self.error_name = error_name
-        self.retriable = retriable
+        self.refused = refused
+
+
+class ClosedClient:
+    """Stands where a freed client stood. Whatever is asked of it raises ``IllegalStateException``."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __getattr__(self, name: str) -> Any:
+        raise IllegalStateException(f"the {self._what} is closed")
 
 
 FENCED_PRODUCER = frozenset(

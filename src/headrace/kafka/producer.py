@@ -10,6 +10,8 @@ Invariants:
   failed record fails the commit, so only a plain producer gives each record a callback (to notice its failure).
 * Of tracked records only the last one of a partition needs its offset known. So each waits in a slot until the next one
   of its partition comes, and the one left there is sent, with a callback, by ``flush`` or the commit.
+* What waits in a slot when the tasks are lost must never be written: their next owner has written behind it by then.
+  ``abort_transaction`` and ``drop_unsent`` empty the slots without sending.
 * Offsets are only sent for a real member: the broker accepts generation -1 with an empty member id while the group
   has members, which would let a zombie commit (see ``send_offsets``).
 * librdkafka writes timestamp 0 as "now" without a word; 1 ms is sent in its place, with one warning.
@@ -38,6 +40,8 @@ from headrace.errors import (
     TransactionAbortableException,
 )
 from headrace.kafka.errors import (
+    REFUSED_RECORD,
+    ClosedClient,
     CommitOutcomeUnknownException,
     SendFailedException,
     translate,
@@ -51,9 +55,6 @@ if TYPE_CHECKING:
     from headrace.records import GroupIdentity, Headers, OffsetAndMetadata
 
 log = logging.getLogger(__name__)
-
-AckCallback: TypeAlias = Callable[[int, int, "KafkaException | None"], None]
-"""``(partition, offset, error)`` once a record is acknowledged; offset is -1 when ``error`` is not None."""
 
 DeliveryCallback: TypeAlias = Callable[[KafkaError | None, Message], None]
 _Slot: TypeAlias = "tuple[bytes | None, bytes | None, int | None, Headers | None]"
@@ -108,7 +109,6 @@ class RecordProducer:
         self._initialised = self._transactional_id is None
         # True when the next send has to begin a transaction first; read once per record.
         self._begin_needed = self._transactional_id is not None
-        self._aborting = False
         self._acked: dict[str, dict[int, int]] = {}
         self._slots: dict[str, dict[int, _Slot]] = {}
         self._delivered: DeliveryCallback | None = None if self._transactional_id else self._on_delivery
@@ -145,7 +145,6 @@ class RecordProducer:
         value: bytes | None,
         timestamp: int | None = None,
         headers: Headers | None = None,
-        on_ack: AckCallback | None = None,
     ) -> None:
         """Queue one record, beginning a transaction if none is open.
 
@@ -156,47 +155,26 @@ class RecordProducer:
             value: bytes, or None (a tombstone).
             timestamp: ms since the epoch; None is now. 0 is sent as 1 (see the module's text).
             headers: in order, names may repeat, values may be None; None for no headers.
-            on_ack: called from a later ``poll``, ``flush`` or commit on this thread.
 
         Raises:
             SendFailedException: the record was refused on the spot, such as one above ``message.max.bytes``.
             TransactionAbortableException: the transaction has failed already; abort it.
+            StreamsException: the same because a record before this one was refused for what it is; or a negative
+                timestamp.
             TimeoutException: the queue stayed full for ``max_block_ms``.
             TaskMigratedException: this producer was fenced.
-            StreamsException: a negative timestamp.
         """
-        if on_ack is None:
-            self._bound(topic, self._delivered)(partition, key, value, timestamp, headers)
-            return
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                on_ack(message.partition() or 0, message.offset() or 0, None)
-                return
-            failure = self._failed(error, message)
-            if failure is not None:
-                on_ack(-1 if message.partition() is None else int(message.partition() or 0), -1, failure)
-
-        self._bound(topic, delivered)(partition, key, value, timestamp, headers)
-
-    def send_tracked(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int | None = None,
-        headers: Headers | None = None,
-    ) -> None:
-        """As ``send``, and the offset it gets is known to ``acked_offsets`` after a ``flush`` (changelog records).
-
-        May be held back until the next one of its partition, ``flush`` or the commit; an error raised here may be about
-        the one before it.
-        """
-        self._tracked(topic)(partition, key, value, timestamp, headers)
+        self._bound(topic, self._delivered)(partition, key, value, timestamp, headers)
 
     def bind_send(self, topic: str, tracked: bool = False) -> SendFunction:
-        """A faster ``send`` (or ``send_tracked``) for one topic: (partition, key, value, timestamp, headers)."""
+        """A faster ``send`` for one topic: (partition, key, value, timestamp, headers).
+
+        Args:
+            topic: destination.
+            tracked: the offsets its records get are known to ``acked_offsets`` after a ``flush`` (changelog records).
+                Each needs its partition, and is held back until the next one of that partition, ``flush`` or the
+                commit; an error raised by a send may be about the one before it.
+        """
         return self._tracked(topic) if tracked else self._bound(topic, self._delivered)
 
     def poll(self, timeout_s: float = 0.0) -> None:
@@ -302,25 +280,32 @@ class RecordProducer:
             TimeoutException: no answer in time; may be called again.
             TaskMigratedException: this producer was fenced (the transaction is aborted by that).
         """
-        for slots in self._slots.values():
-            slots.clear()
+        self._clear_slots()
         if not self.in_transaction:
             return
-        self._aborting = True
-        try:
-            self._retrying(
-                f"aborting transaction {self._transactional_id}",
-                timeout_s,
-                self._client.abort_transaction,
-                TimeoutException,
-            )
-        finally:
-            self._aborting = False
+        self._retrying(
+            f"aborting transaction {self._transactional_id}",
+            timeout_s,
+            self._client.abort_transaction,
+            TimeoutException,
+        )
         self._begin_needed = True
-        self._failures = []
-        self._failure_count = 0
+        self.take_failures()
         for offsets in self._acked.values():
             offsets.clear()
+
+    def drop_unsent(self) -> None:
+        """Give up what no broker was sent yet, and the delivery errors kept; for a plain producer whose tasks are lost.
+
+        What is on its way to a broker is left alone. Does nothing to a transaction: that is ``abort_transaction``'s.
+        """
+        if self._transactional_id is not None:
+            return
+        self._clear_slots()
+        # confluent_kafka has the sense of blocking turned round: False is what waits. Otherwise the client's threads go
+        # on purging after the return, and take records that are sent next.
+        self._client.purge(in_queue=True, in_flight=False, blocking=False)
+        self.take_failures()
 
     def close(self, timeout_s: float = 0.0) -> None:
         """Free the client. Records still queued are waited for up to ``timeout_s`` seconds, then dropped.
@@ -330,15 +315,23 @@ class RecordProducer:
         if self._closed:
             return
         self._closed = True
-        self._aborting = True
         try:
             if timeout_s > 0:
                 self._empty_slots()
                 self._serve(self._client.flush, timeout_s)
+            self._clear_slots()
             self._client.purge()
             self._serve(self._client.flush, 1.0)
         except KafkaException as error:
             log.info("closing the producer: %s", error)  # what could not be sent was said before, or is given up
+        # The client's own close() aborts an open transaction first and waits for that without limit. Such a client is
+        # freed with the last reference to it instead, which is ours once the senders bound to it are gone.
+        if self._initialised and not self.in_transaction:
+            try:
+                self._client.close()
+            except ClientException as error:
+                log.info("closing the producer: %s", error)
+        self._client = ClosedClient("producer")
 
     def _serve(self, call: Callable[[float], int], timeout_s: float) -> int:
         """Run poll or flush, both of which raise a fatal error as soon as the client has one."""
@@ -370,6 +363,10 @@ class RecordProducer:
                 send_earlier(partition, *earlier)
 
         return send
+
+    def _clear_slots(self) -> None:
+        for slots in self._slots.values():
+            slots.clear()
 
     def _empty_slots(self) -> None:
         """Send the last tracked record of each partition, asking for its offset."""
@@ -452,19 +449,39 @@ class RecordProducer:
                 return
 
     def _refused(self, error: ClientException, topic: str, partition: int, key: bytes | None) -> KafkaException:
+        """What a produce that was turned down means: for the record itself, or for everything after what went before.
+
+        The client answers with ``_FATAL`` or ``_STATE`` alone then, and keeps the reason to be asked for.
+        """
         inner = error.args[0]
-        if inner.fatal() or inner.code() in (KafkaError._STATE, KafkaError._FATAL):
-            if self._fatal is not None:
-                return self._fatal
-            if self._failures:
-                return self._failures[0]
-            if self.in_transaction and not inner.fatal():
-                return TransactionAbortableException(
-                    f"sending to {topic}: the transaction {self._transactional_id} has failed already (an earlier "
-                    "record was refused); it has to be aborted"
-                )
-            return translate(inner, f"sending to {topic}")
-        return _send_failed(inner, topic, partition, key)
+        if not inner.fatal() and inner.code() not in (KafkaError._STATE, KafkaError._FATAL):
+            return _send_failed(inner, topic, partition, key)
+        if self._fatal is None:
+            try:
+                self._serve(self._client.poll, 0.0)  # the fatal error is an event that may not have been served yet
+            except KafkaException as fatal:
+                return fatal
+        if self._fatal is not None:
+            return self._fatal
+        if inner.code() == KafkaError._FATAL:
+            return TaskMigratedException(
+                f"sending to {topic} failed: {inner.str()}: the producer is of no more use, as one that was fenced. "
+                "This instance no longer owns its tasks; it will join anew"
+            )
+        if self.in_transaction:
+            return self._failed_transaction(topic)
+        return translate(inner, f"sending to {topic}")
+
+    def _failed_transaction(self, topic: str) -> KafkaException:
+        """Why the open transaction takes no more records."""
+        doing = f"transaction {self._transactional_id} (found when sending to {topic})"
+        try:
+            # Of all calls that tell the reason the one that can do no harm: a transaction is open, so it never begins.
+            self._client.begin_transaction()
+        except ClientException as reason:
+            if reason.args[0].txn_requires_abort() or reason.args[0].fatal():
+                return self._transaction_error(reason.args[0], doing)
+        return TransactionAbortableException(f"{doing} is being committed or aborted and takes no more records")
 
     def _odd_timestamp(self, topic: str, timestamp: int) -> int:
         if timestamp < 0:
@@ -490,9 +507,11 @@ class RecordProducer:
             raise mapped from mapped.__cause__ or error
         self._begin_needed = False
 
-    def _failed(self, error: KafkaError, message: Message) -> SendFailedException | TaskMigratedException | None:
-        if self._aborting and error.code() in _PURGED:
-            return None
+    def _failed(self, error: KafkaError, message: Message) -> None:
+        if error.code() in _PURGED:
+            # Given up on purpose: by drop_unsent, by close, or with a transaction that has failed for another reason,
+            # which its commit tells.
+            return
         failure = _send_failed(
             error,
             message.topic() or "",
@@ -502,7 +521,6 @@ class RecordProducer:
         self._failure_count += 1
         if len(self._failures) < _KEPT_FAILURES:
             self._failures.append(failure)
-        return failure
 
     def _retrying(
         self, doing: str, timeout_s: float, attempt: Callable[[float], None], late: type[TimeoutException]
@@ -570,12 +588,14 @@ def _send_failed(
     error: KafkaError, topic: str, partition: int, key: bytes | None
 ) -> SendFailedException | TaskMigratedException:
     where = topic if partition < 0 else f"{topic}-{partition}"
-    size = "no key" if key is None else f"a key of {len(key)} bytes"
-    mapped = translate(error, f"writing a record with {size} to {where}")
+    doing = f"writing a record with {'no key' if key is None else f'a key of {len(key)} bytes'} to {where}"
+    mapped = translate(error, doing)
     if isinstance(mapped, TaskMigratedException):
         return mapped
+    # The client has tried again for as long as it may (delivery.timeout.ms), so a timeout's own advice is void here.
+    message = f"{doing} failed: {error.name()}: {error.str()}" if isinstance(mapped, TimeoutException) else str(mapped)
     failed = SendFailedException(
-        str(mapped), topic, partition, -1 if key is None else len(key), error.name(), error.retriable()
+        message, topic, partition, -1 if key is None else len(key), error.name(), error.code() in REFUSED_RECORD
     )
     failed.__cause__ = mapped
     return failed

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +16,13 @@ from headrace.errors import (
     StreamsException,
     TaskMigratedException,
     TimeoutException,
+    TransactionAbortableException,
 )
 from headrace.kafka import (
     RecordConsumer,
     RecordProducer,
     SendFailedException,
     TopicAdmin,
-    TransactionAbortableException,
 )
 from headrace.kafka.producer import group_metadata
 from headrace.partitioning import murmur2
@@ -127,7 +129,7 @@ def test_tracked_offsets_are_those_of_the_last_acknowledged_records(
     transactional.flush(10)
     assert transactional.acked_offsets() == {first: 49, second: 49}
     transactional.commit_transaction()
-    transactional.send_tracked(changelog, 0, b"k", b"v")
+    send(0, b"k", b"v", None, None)
     transactional.flush(10)
     assert transactional.acked_offsets() == {first: 51, second: 49}  # one marker in between
     send(0, b"k", b"never sent", None, None)
@@ -136,16 +138,31 @@ def test_tracked_offsets_are_those_of_the_last_acknowledged_records(
     assert transactional.acked_offsets() == {}
 
 
-def test_on_ack_tells_partition_and_offset_or_the_error(plain: RecordProducer, topic_factory: TopicFactory) -> None:
-    topic, small = topic_factory("out", 3), topic_factory("small", config=SMALL)
-    acks: list[tuple[int, int, Exception | None]] = []
-    plain.send(topic, 2, b"k", b"v", on_ack=lambda *ack: acks.append(ack))
-    plain.send(small, 0, b"k", b"v" * 1000, on_ack=lambda *ack: acks.append(ack))
+def test_what_was_not_sent_when_the_tasks_are_lost_is_never_written(
+    bootstrap_servers: str, topic_factory: TopicFactory
+) -> None:
+    changelog, out, small = topic_factory("changelog"), topic_factory("out", 2), topic_factory("small", config=SMALL)
+    loser = RecordProducer({"bootstrap.servers": bootstrap_servers, "linger.ms": 300})
+    owner = RecordProducer({"bootstrap.servers": bootstrap_servers})
+    put, send = loser.bind_send(changelog, tracked=True), loser.bind_send(out)
+    loser.send(small, 0, b"k", b"v" * 1000)
     with pytest.raises(SendFailedException):
-        plain.flush(10)
-    assert acks[0] == (2, 0, None)
-    assert acks[1][:2] == (0, -1)
-    assert isinstance(acks[1][2], SendFailedException)
+        loser.flush(10)
+    put(0, b"course", b"lost", 1, None)  # held back until the next one
+    for number in range(2000):
+        send(number % 2, b"k", b"lost", 1, None)  # queued for 300 ms
+    loser.drop_unsent()
+    owner.bind_send(changelog, tracked=True)(0, b"course", b"owner", 2, None)
+    owner.flush(10)
+    for number in range(20):  # all of them: none goes with those dropped
+        send(number % 2, b"k", b"later", 1, None)
+    put(0, b"line", b"later", 3, None)
+    loser.flush(10)
+    assert [record[3] for record in contents(bootstrap_servers, changelog)[0]] == [b"owner", b"later"]
+    for records in contents(bootstrap_servers, out, 2):
+        assert [record[3] for record in records] == [b"later"] * 10
+    loser.close()
+    owner.close()
 
 
 def test_at_least_once_a_failed_record_is_raised_by_flush_until_taken(
@@ -161,7 +178,7 @@ def test_at_least_once_a_failed_record_is_raised_by_flush_until_taken(
     failure = caught.value
     assert (failure.topic, failure.partition, failure.key_size) == (small, 0, 10)
     assert failure.error_name == "MSG_SIZE_TOO_LARGE"
-    assert not failure.retriable
+    assert failure.refused
     assert small in str(failure)
     assert "secret" not in str(failure)
     with pytest.raises(SendFailedException):
@@ -183,6 +200,16 @@ def test_a_record_above_the_clients_limit_is_refused_on_the_spot(
     producer.close()
 
 
+def test_a_record_not_taken_in_time_is_not_refused_for_what_it_is() -> None:
+    producer = RecordProducer({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 50, "linger.ms": 0})
+    producer.send("t", 0, b"k", b"v")
+    with pytest.raises(SendFailedException, match="_MSG_TIMED_OUT") as caught:
+        producer.flush(10)
+    assert not caught.value.refused
+    assert "again" not in str(caught.value)
+    producer.close()
+
+
 def test_exactly_once_a_failed_record_fails_the_commit_and_is_named(
     transactional: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str
 ) -> None:
@@ -190,15 +217,42 @@ def test_exactly_once_a_failed_record_fails_the_commit_and_is_named(
     transactional.send(good, 0, b"k", b"lost with the rest")
     transactional.send(small, 0, b"k", b"v" * 1000)
     transactional.flush(10)
-    with pytest.raises(TransactionAbortableException, match="failed already"):
+    with pytest.raises(StreamsException, match=f"{good}.*MSG_SIZE_TOO_LARGE.*{small}") as found_by_send:
         transactional.send(good, 0, b"k", b"too late")
-    with pytest.raises(TransactionAbortableException, match=small):
+    with pytest.raises(StreamsException, match=small) as found_by_commit:
         transactional.commit_transaction(20)
+    assert type(found_by_send.value) is type(found_by_commit.value) is StreamsException
     transactional.abort_transaction()
     transactional.check()
     transactional.send(good, 0, b"k", b"after")
     transactional.commit_transaction()
     assert [record[3] for record in contents(bootstrap_servers, good)[0]] == [b"after"]
+
+
+def test_a_transaction_that_failed_by_a_timeout_is_found_by_the_next_send_and_can_be_aborted(
+    bootstrap_servers: str, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    topic = topic_factory("out")
+    producer = RecordProducer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "transactional.id": unique("tx"),
+            "delivery.timeout.ms": 1,
+            "linger.ms": 0,
+        }
+    )
+    producer.init_transactions(20)
+    deadline = time.monotonic() + 20
+
+    def send_on() -> None:
+        while time.monotonic() < deadline:
+            producer.send(topic, 0, b"k", b"v" * 1000)
+
+    with pytest.raises(TransactionAbortableException, match="_TIMED_OUT"):
+        send_on()
+    producer.abort_transaction()
+    producer.check()
+    producer.close()
 
 
 def test_an_aborted_transaction_leaves_nothing_and_no_error(
@@ -235,6 +289,68 @@ def test_a_newer_producer_fences_the_older_one(
     newer.commit_transaction()
     newer.close()
     assert [record[3] for record in contents(bootstrap_servers, topic)[0]] == [b"newer"]
+
+
+def test_fencing_is_told_by_the_send_that_meets_it_first(
+    transactional: RecordProducer, topic_factory: TopicFactory, bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    topic = topic_factory("out")
+    transactional.send(topic, 0, b"k", b"zombie")
+    transactional.flush(10)
+    newer = RecordProducer({"bootstrap.servers": bootstrap_servers, "transactional.id": unique("tx")})
+    newer.init_transactions(20)
+    deadline = time.monotonic() + 20
+
+    def send_on() -> None:  # as a task does in the middle of a slice: nothing serves the client's events
+        while time.monotonic() < deadline:
+            transactional.send(topic, 0, b"k", b"zombie")
+
+    with pytest.raises(TaskMigratedException) as caught:
+        send_on()
+    assert isinstance(caught.value.__cause__, ProducerFencedException)
+    newer.close()
+
+
+def threads() -> int:
+    """Native ones too."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="native threads are counted by /proc")
+@pytest.mark.parametrize("state", ["plain", "between transactions", "in a transaction", "fenced", "not initialised"])
+def test_a_closed_producer_has_no_threads(
+    state: str, bootstrap_servers: str, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    topic = topic_factory("out")
+    config = {"bootstrap.servers": bootstrap_servers} | ({} if state == "plain" else {"transactional.id": unique("tx")})
+    gc.collect()
+    gc.disable()  # freed by closing, not when the collector comes
+    try:
+        before = threads()
+        producer = RecordProducer(config)
+        if state != "not initialised":
+            if state != "plain":
+                producer.init_transactions(20)
+            send = producer.bind_send(topic)
+            send(0, b"k", b"v", None, None)
+            producer.flush(10)
+            if state == "between transactions":
+                producer.commit_transaction(20)
+            if state == "fenced":
+                newer = RecordProducer(config)
+                newer.init_transactions(20)
+                newer.close()
+            del send
+        assert threads() > before
+        producer.close()
+        producer.close()
+        deadline = time.monotonic() + 10
+        while threads() > before:
+            assert time.monotonic() < deadline
+    finally:
+        gc.enable()
+    with pytest.raises(IllegalStateException, match="closed"):
+        producer.poll()
 
 
 def test_a_transaction_that_the_brokers_timed_out_ends_the_producer(

@@ -16,14 +16,10 @@ from headrace.errors import (
     StreamsException,
     TaskMigratedException,
     TimeoutException,
+    TransactionAbortableException,
     UnsupportedVersionException,
 )
-from headrace.kafka.errors import (
-    FencedInstanceIdException,
-    TransactionAbortableException,
-    translate,
-    translate_group_error,
-)
+from headrace.kafka.errors import FencedInstanceIdException, translate, translate_group_error
 
 
 @pytest.mark.parametrize(
