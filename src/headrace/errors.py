@@ -97,8 +97,10 @@ class TaskCorruptedException(StreamsException):
 class OffsetOutOfRangeException(StreamsException):
     """A committed offset is no longer in the log: records between it and the log start were deleted unread.
 
-    ``gap`` is how many records are missing (log start minus committed offset; negative when the committed
-    offset lies past the end, as after the topic was made anew).
+    Attributes:
+        partition: where.
+        committed: the offset asked for.
+        log_start, log_end: what the log holds; -1 each when no broker told in time.
     """
 
     def __init__(self, message: str, partition: TopicPartition, committed: int, log_start: int, log_end: int) -> None:
@@ -109,8 +111,13 @@ class OffsetOutOfRangeException(StreamsException):
         self.log_end = log_end
 
     @property
-    def gap(self) -> int:
-        """Number of records that can no longer be read."""
+    def gap(self) -> int | None:
+        """How many records can no longer be read: log start minus committed offset. None when the log is not known.
+
+        Negative when the committed offset lies past the end, as after the topic was made anew: log end minus it.
+        """
+        if self.log_start < 0:
+            return None
         return self.log_start - self.committed if self.committed < self.log_start else self.log_end - self.committed
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+import headrace.kafka.consumer
 from headrace.errors import ConfigException, OffsetOutOfRangeException
 from headrace.kafka import RecordConsumer, RecordProducer, TopicAdmin
 from headrace.records import OffsetAndMetadata, TopicPartition
@@ -168,6 +169,78 @@ def test_an_offset_out_of_range_is_reported_once_with_its_gap_and_can_be_assigne
     consumer.incremental_assign({tp: 7})
     again = read(consumer, lambda seen: count(seen) == 3)
     assert [record[3] for record in again[tp]] == [b"7", b"8", b"9"]
+
+
+def test_an_offset_out_of_range_is_reported_even_when_the_gap_cannot_be_learnt(
+    consumer: RecordConsumer, topic_factory: TopicFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tp = TopicPartition(topic_factory("lines"), 0)
+    monkeypatch.setattr(headrace.kafka.consumer, "_WATERMARK_QUERY_TIMEOUT_S", 0.0)  # no broker is that fast
+    consumer.assign({tp: 99})
+    batches: list[PolledBatch] = []
+
+    def failed(seen: list[PolledBatch]) -> bool:
+        batches[:] = seen
+        return any(batch.errors for batch in seen)
+
+    read(consumer, failed)
+    ((where, error),) = [error for batch in batches for error in batch.errors]
+    assert where == tp
+    assert isinstance(error, OffsetOutOfRangeException)
+    assert (error.committed, error.log_start, error.log_end, error.gap) == (99, -1, -1, None)
+    assert "not known" in str(error)
+
+
+def test_a_partition_that_came_back_is_not_caught_up_before_it_was_fetched(
+    consumer: RecordConsumer, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    tp = TopicPartition(topic_factory("courses"), 0)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for _ in range(100):
+        producer.produce(tp.topic, b"v")
+    producer.flush()
+    consumer.incremental_assign({tp: 0})
+    read(consumer, lambda batches: count(batches) == 100 and any(tp in batch.eof for batch in batches))
+    assert consumer.is_caught_up(tp)
+    consumer.incremental_unassign([tp])
+    for _ in range(50):
+        producer.produce(tp.topic, b"v")
+    producer.flush()
+    for assign in (consumer.incremental_assign, consumer.assign):
+        assign({tp: 100})
+        assert not consumer.is_caught_up(tp)  # the client still has the former assignment's watermark, 100
+        read(consumer, lambda batches: count(batches) == 50)
+        assert consumer.is_caught_up(tp)
+    consumer.assign({tp: 150})
+    read(consumer, lambda batches: any(tp in batch.eof for batch in batches))
+    assert consumer.is_caught_up(tp)
+
+
+def test_an_end_reached_earlier_is_not_trusted_while_prefetched_records_are_left(
+    consumer: RecordConsumer, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    courses, lines = TopicPartition(topic_factory("courses"), 0), TopicPartition(topic_factory("lines"), 0)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    consumer.assign({courses: 0, lines: 0})
+    ends: set[TopicPartition] = set()
+
+    def ended(batches: list[PolledBatch]) -> bool:
+        ends.update(tp for batch in batches for tp in batch.eof)
+        return ends == {courses, lines}
+
+    read(consumer, ended)
+    assert consumer.is_caught_up(courses)
+    for tp in (lines, courses):
+        for _ in range(50):
+            producer.produce(tp.topic, b"v")
+        producer.flush()
+    deadline = time.monotonic() + 20
+    while consumer.watermarks(courses, cached=True)[1] < 50:  # both are prefetched
+        assert time.monotonic() < deadline
+    assert sum(map(len, consumer.poll(1.0, 20).records.values())) == 20
+    assert not consumer.is_caught_up(courses)
+    read(consumer, lambda batches: count(batches) == 80)
+    assert consumer.is_caught_up(courses)
 
 
 def test_a_paused_partition_is_silent_and_loses_nothing(
