@@ -204,7 +204,12 @@ def test_a_killed_instance_in_the_middle_of_a_transaction_leaves_nothing_behind(
 
     while True:
         product.load(1_000)
-        wait_until(unfinished, "an unfinished transaction in the repartition topic", detail=killed.tail)
+        wait_until(
+            lambda: unfinished() or killed.crashed,
+            "an unfinished transaction in the repartition topic",
+            detail=killed.tail,
+        )
+        assert not killed.crashed, killed.tail()
         killed.kill()
         if unfinished():
             break
