@@ -8,7 +8,7 @@ an object of either.
 from __future__ import annotations
 
 from headrace.errors import TransactionAbortableException
-from headrace.kafka.admin import ClusterFeatures, GroupDescription, GroupMemberDescription, NewTopic, TopicAdmin
+from headrace.kafka.admin import GroupDescription, GroupMemberDescription, NewTopic, TopicAdmin
 from headrace.kafka.classic import ClassicMembership
 from headrace.kafka.consumer import PolledBatch, RecordConsumer
 from headrace.kafka.errors import (
@@ -22,7 +22,6 @@ from headrace.kafka.producer import RecordProducer
 __all__ = [
     "Assigned",
     "ClassicMembership",
-    "ClusterFeatures",
     "CommitOutcomeUnknownException",
     "FencedInstanceIdException",
     "GroupDescription",

@@ -1,4 +1,4 @@
-"""Topics, offsets, groups and cluster abilities. Every call waits for its answer and has a deadline."""
+"""Topics, offsets and groups. Every call waits for its answer and has a deadline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as untyped_admin
 
 from headrace.errors import StreamsException, TimeoutException
-from headrace.kafka.errors import translate, translate_code, translate_config_error
+from headrace.kafka.errors import ClosedClient, translate, translate_code, translate_config_error
 from headrace.kafka.group_client import GroupAdmin, group_client_config
 from headrace.records import TopicPartition
 
@@ -78,25 +78,11 @@ class GroupDescription:
         return bool(self.members) or (self.type is not None and self.state not in ("Empty", "Dead", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFeatures:
-    """The finalized feature levels of the cluster, such as ``metadata.version`` or ``transaction.version``."""
-
-    levels: Mapping[str, int]
-
-    @property
-    def transactions_v2(self) -> bool:
-        """Whether each transaction has its own producer epoch on the broker (KIP-890)."""
-        return self.levels.get("transaction.version", 0) >= 2  # level 2 is KIP-890 part 2
-
-    @property
-    def streams_groups(self) -> bool:
-        """Whether the brokers manage streams groups (KIP-1071)."""
-        return self.levels.get("streams.version", 0) >= 1
-
-
 class TopicAdmin:
-    """An administrator. Used by one thread at a time.
+    """An administrator.
+
+    What concerns topics and offsets may be asked by several threads at once; what concerns groups (``*_group*``,
+    ``remove_members``) and ``close`` by one thread at a time.
 
     Args:
         config: librdkafka settings (dotted names); ``bootstrap.servers`` is required.
@@ -325,33 +311,15 @@ class TopicAdmin:
             if error is not None:
                 raise StreamsException(f"deleting the offset of group {group_id} for {tp} failed: {error}")
 
-    def delete_group(self, group_id: str) -> bool:
-        """Delete a group without members with its offsets; False if there was none.
-
-        Raises:
-            StreamsException: it has members.
-        """
-        futures: dict[str, concurrent.futures.Future[Any]] = self._client.delete_consumer_groups(
-            [group_id], request_timeout=self._timeout_s
-        )
-        try:
-            self._result(futures[group_id], f"deleting group {group_id}", KafkaError.GROUP_ID_NOT_FOUND)
-        except _Missing:
-            return False
-        return True
-
     def remove_members(self, group_id: str, members: Iterable[GroupMemberDescription], reason: str) -> None:
         """Make members of a classic group leave; those gone by now are no error."""
         leaving = [(member.member_id, member.group_instance_id) for member in members]
         if leaving:
             self._group_admin().remove_members(group_id, leaving, reason)
 
-    def features(self) -> ClusterFeatures:
-        """What the cluster's finalized features allow."""
-        return ClusterFeatures(self._group_admin().features())
-
     def close(self) -> None:
         """Free the connections. Calling it again does nothing."""
+        self._client = ClosedClient("admin client")  # that of before is freed with its last reference
         groups, self._groups = self._groups, None
         if groups is not None:
             groups.close()

@@ -171,9 +171,9 @@ class ClassicMembership:
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float = 60.0) -> None:
         """See ``Membership.commit_offsets``."""
-        identity = self.identity()
-        if offsets and self._connection is not None:
-            self._connection.commit(identity, offsets, timeout_s)
+        identity, connection = self.identity(), self._connection
+        if offsets and connection is not None:
+            connection.commit(identity, offsets, timeout_s, lambda: self._share.guarded(connection.identity))
 
     def leave(self, reason: str) -> None:
         """See ``Membership.leave``."""
@@ -268,6 +268,8 @@ class _Share:
 
     def joined(self, generation: int, assignment: MemberAssignment) -> None:
         """See ``GroupListener``."""
+        if generation < 0:
+            return  # the member left, or fell out, after the assignment was sent and before it came here
         try:
             info = decode_assignment(assignment.user_data)
         except StreamsException as error:

@@ -27,12 +27,12 @@ from kafka.protocol.consumer import group as untyped_group
 from kafka.protocol.consumer import metadata as untyped_metadata
 
 from headrace.assignment import GroupMember, MemberAssignment
-from headrace.errors import ConfigException, TimeoutException
+from headrace.errors import ConfigException, TaskMigratedException, TimeoutException
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -288,13 +288,24 @@ class GroupConnection:
             )
 
     def commit(
-        self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float
+        self,
+        identity: GroupIdentity,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout_s: float,
+        newest: Callable[[], GroupIdentity | None],
     ) -> None:
         """Commit offsets as ``identity``; waits for the answer.
 
         A moving coordinator is looked up again. A rebalance is waited out, with the generation asked for anew each
         time: ``REBALANCE_IN_PROGRESS`` comes between JoinGroup and SyncGroup, ``ILLEGAL_GENERATION`` when the answer to
         our JoinGroup is still on its way.
+
+        Args:
+            identity: under which the offsets were read.
+            offsets: what to commit.
+            timeout_s: in all.
+            newest: the identity of now, or None when the member fell out since: a generation it may have joined
+                meanwhile is not the one that these offsets are of.
 
         Raises:
             TaskMigratedException, TimeoutException, AuthorizationException, StreamsException: see ``Membership``.
@@ -308,14 +319,19 @@ class GroupConnection:
             except kp.KafkaError as error:
                 rebalance = isinstance(error, (kp.RebalanceInProgressError, kp.IllegalGenerationError))
                 if rebalance:
-                    newest = self.identity()
-                    rebalance = newest.member_id == identity.member_id and (
-                        newest.generation > identity.generation
+                    now = newest()
+                    if now is None:
+                        raise TaskMigratedException(
+                            f"{doing} failed: {error}, and this member fell out of the group meanwhile; its tasks may "
+                            "run elsewhere, nothing of them is committed"
+                        ) from error
+                    rebalance = now.member_id == identity.member_id and (
+                        now.generation > identity.generation
                         or self.generation_in_doubt()
                         or isinstance(error, kp.RebalanceInProgressError)
                     )
-                    if rebalance and newest.generation >= 0:
-                        identity = newest
+                    if rebalance and now.generation >= 0:
+                        identity = now
                 if rebalance or isinstance(error, kp.RetriableError):
                     if time.monotonic() + _RETRY_PAUSE_S >= deadline:
                         raise TimeoutException(
@@ -434,7 +450,7 @@ class GroupConnection:
 
 
 class GroupAdmin:
-    """Group and feature questions that librdkafka's admin client has no answer to. Each call waits.
+    """Group questions that librdkafka's admin client has no answer to. Each call waits.
 
     Args:
         client_config: kafka-python's settings (``group_client_config``).
@@ -565,14 +581,6 @@ class GroupAdmin:
         except Exception as error:
             raise translate_group_error(error, f"deleting offsets of group {group_id}") from error
         return _error_names(outcome)
-
-    def features(self) -> dict[str, int]:
-        """The finalized level of each cluster feature, such as ``{"transaction.version": 2}``."""
-        try:
-            found = self._admin.describe_features()
-        except Exception as error:
-            raise translate_group_error(error, "describing the cluster's features") from error
-        return {name: int(entry["finalized"][1]) for name, entry in found.items() if "finalized" in entry}
 
     def close(self) -> None:
         """Free the connections."""

@@ -13,6 +13,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from headrace.assignment import GroupMember, MemberAssignment
 from headrace.errors import TaskMigratedException, TimeoutException
 from headrace.kafka.group_client import (
+    GroupAdmin,
     GroupConnection,
     GroupCoordinator,
     GroupSettings,
@@ -133,10 +134,26 @@ def test_a_commit_passes_a_held_join(connect: Callable[[], tuple[GroupConnection
     # The third one's JoinGroup, and then the first one's, are held: the second does not join.
     advance([first, third], lambda: len(told.joins) == 2 and first.generation_in_doubt())
     began = time.monotonic()
-    first.commit(first.identity(), {TopicPartition(told.topic, 0): OffsetAndMetadata(1, "m")}, 10)
+    first.commit(first.identity(), {TopicPartition(told.topic, 0): OffsetAndMetadata(1, "m")}, 10, first.identity)
     assert time.monotonic() - began < 2
     assert first.generation_in_doubt()
     advance([first, second, third], lambda: bool(told_third.joins) and len(told.joins) == 3)
+
+
+def test_a_member_that_fell_out_and_joined_anew_does_not_commit_what_it_read_before(
+    connect: Callable[[], tuple[GroupConnection, Recorder]], bootstrap_servers: str
+) -> None:
+    first, told = connect()
+    advance([first], lambda: len(told.joins) == 1)
+    old, tp = first.identity(), TopicPartition(told.topic, 0)
+    first._coordinator.reset_generation(old.member_id)  # as an ILLEGAL_GENERATION does, which leaves the member id
+    advance([first], lambda: len(told.joins) == 2)
+    assert first.identity().member_id == old.member_id
+    with pytest.raises(TaskMigratedException, match="fell out"):
+        first.commit(old, {tp: OffsetAndMetadata(1, "")}, 10, lambda: None if told.reasons else first.identity())
+    groups = GroupAdmin({"bootstrap_servers": [bootstrap_servers]}, 10_000)
+    assert groups.offsets(old.group_id, [tp], stable=False, timeout_s=10) == {}
+    groups.close()
 
 
 def test_leaving_ends_the_generation(connect: Callable[[], tuple[GroupConnection, Recorder]]) -> None:
@@ -147,7 +164,7 @@ def test_leaving_ends_the_generation(connect: Callable[[], tuple[GroupConnection
     assert first.identity().generation == -1
     assert told.reasons
     with pytest.raises(TaskMigratedException):
-        first.commit(old, {TopicPartition(told.topic, 0): OffsetAndMetadata(1, "")}, 10)
+        first.commit(old, {TopicPartition(told.topic, 0): OffsetAndMetadata(1, "")}, 10, first.identity)
 
 
 def test_nobody_there_is_a_timeout(unique: Callable[[str], str]) -> None:

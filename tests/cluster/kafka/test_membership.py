@@ -211,7 +211,7 @@ def test_a_stale_generation_cannot_commit(
     producer.abort_transaction()
     assert first.membership._connection is not None
     with pytest.raises(TaskMigratedException):
-        first.membership._connection.commit(stale._replace(member_id="nobody"), offsets, 10)
+        first.membership._connection.commit(stale._replace(member_id="nobody"), offsets, 10, first.membership.identity)
     first.membership.commit_offsets(offsets)  # the member itself is not harmed by the old claim
     producer.close()
 
