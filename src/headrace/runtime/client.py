@@ -36,6 +36,7 @@ class ClientSettings:
     task_timeout_ms: int
     max_poll_interval_ms: int
     repartition_purge_interval_ms: int
+    metadata_max_age_ms: int
     cache_bytes_per_thread: int
     reset_policies: Mapping[str, str]
     """Reset policy by source topic, where the source has one of its own."""

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
     from headrace.engine.task import StreamTask
     from headrace.kafka import RecordConsumer, TopicAdmin
-    from headrace.records import OffsetAndMetadata, TaskId, TopicPartition
+    from headrace.records import OffsetAndMetadata, RawRecord, TaskId, TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _BATCH = 10_000
-_COMMITTED_WAIT_S = 1.0
+_COMMITTED_WAIT_S = 0.25
+_SIGN_OF_LIFE_S = 1.0
 
 
 @dataclass(slots=True)
@@ -119,16 +120,30 @@ class StateUpdater:
             self._work.append(work)
             self._guard.notify_all()
 
-    def remove(self, task_ids: Iterable[TaskId], timeout_s: float = 30.0) -> None:
-        """Take tasks back as they are; returns once this thread no longer touches them."""
+    def remove(self, task_ids: Iterable[TaskId], timeout_s: float, sign_of_life: Callable[[], None]) -> None:
+        """Take tasks back as they are; returns once this thread no longer touches them.
+
+        Args:
+            task_ids: The tasks; those that are not here are passed over.
+            timeout_s: Longest wait in seconds: a broker call may be under way.
+            sign_of_life: Called now and then meanwhile.
+
+        Raises:
+            StreamsException: This thread still holds them after the wait.
+        """
         wanted = set(task_ids)
+        deadline = time.monotonic() + timeout_s
         with self._guard:
             self._removing |= wanted
             self._guard.notify_all()
-            if not self._guard.wait_for(lambda: not self._removing & wanted or not self._thread.is_alive(), timeout_s):
-                raise StreamsException(
-                    f"the restore of tasks {', '.join(map(str, sorted(wanted)))} did not stop within {timeout_s} s"
-                )
+            while not self._guard.wait_for(
+                lambda: not self._removing & wanted or not self._thread.is_alive(), _SIGN_OF_LIFE_S
+            ):
+                if time.monotonic() >= deadline:
+                    raise StreamsException(
+                        f"the restore of tasks {', '.join(map(str, sorted(wanted)))} did not stop within {timeout_s} s"
+                    )
+                sign_of_life()
             self._ready = deque(entry for entry in self._ready if entry.task.id not in wanted)
             self._failed = deque(entry for entry in self._failed if entry[0].id not in wanted)
 
@@ -149,13 +164,17 @@ class StateUpdater:
             self._ready.clear()
         return done
 
-    def close(self) -> None:
-        """Stop the thread and free its consumer; tasks that are here stay as they are."""
+    def close(self, timeout_s: float) -> None:
+        """Stop the thread and free its consumer; tasks that are here stay as they are.
+
+        Args:
+            timeout_s: Longest wait in seconds; a broker call under way then ends by itself on the daemon thread.
+        """
         with self._guard:
             self._stop = True
             self._guard.notify_all()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         consumer: RecordConsumer | None = None
@@ -213,49 +232,53 @@ class StateUpdater:
         for job in list(self._jobs.values()):
             if job.committed is None:
                 self._attempt(consumer, job, self._begin)
+                if self._removing or self._stop:
+                    # whoever takes tasks back should not wait for the broker calls of all the others
+                    return
         reading = {tp: job for job in self._jobs.values() for tp in job.open}
         if reading:
-            batch = consumer.poll(_POLL_S, _BATCH)
-            for tp, error in batch.errors:
-                broken = reading.get(tp) if tp is not None else None
-                if broken is not None and isinstance(error, OffsetOutOfRangeException):
-                    self._fail(consumer, broken, _out_of_range(broken.task, error))
-                elif tp is None and not isinstance(error, TimeoutException):
-                    raise error
-                else:
-                    _log.warning("restoring: %s", error)
-            for tp, records in batch.records.items():
-                job = reading[tp]
-                changelog = job.open.get(tp)
-                if changelog is None:
-                    continue
-                store = job.task.changelogs[tp]
-                rows = [
-                    (key, store.from_changelog(value, timestamp))
-                    for _, timestamp, key, value, _ in records
-                    if key is not None
-                ]
-                store.rows.restore(rows, records[-1][0] + 1)
-                changelog.count += len(records)
-                job.count += len(records)
-                job.deadline = time.monotonic() + self._timeout_s
-            positions = consumer.position([tp for job in self._jobs.values() for tp in job.open])
-            for job in list(self._jobs.values()):
-                for tp, changelog in list(job.open.items()):
-                    if positions[tp] >= changelog.end:
-                        self._finish(consumer, job, tp, changelog, positions[tp])
-                if job.open and time.monotonic() > job.deadline:
-                    self._fail(
-                        consumer,
-                        job,
-                        TimeoutException(
-                            f"task {job.task.id}: no changelog record arrived for {self._timeout_s:.0f} s "
-                            "(task.timeout.ms) although the restore is not complete"
-                        ),
-                    )
+            self._read(consumer, reading)
         for job in list(self._jobs.values()):
             if job.committed is not None and not job.open:
                 self._attempt(consumer, job, self._hand_back)
+
+    def _read(self, consumer: RecordConsumer, reading: dict[TopicPartition, _Job]) -> None:
+        batch = consumer.poll(_POLL_S, _BATCH)
+        for tp, error in batch.errors:
+            broken = reading.get(tp) if tp is not None else None
+            if broken is not None and isinstance(error, OffsetOutOfRangeException):
+                self._fail(consumer, broken, _out_of_range(broken.task, error))
+            elif tp is None and not isinstance(error, TimeoutException):
+                raise error
+            else:
+                _log.warning("restoring: %s", error)
+        for tp, records in batch.records.items():
+            if tp in reading and tp in reading[tp].open:
+                self._apply(reading[tp], tp, records)
+        positions = consumer.position([tp for job in self._jobs.values() for tp in job.open])
+        for job in list(self._jobs.values()):
+            for tp, changelog in list(job.open.items()):
+                if positions[tp] >= changelog.end:
+                    self._finish(consumer, job, tp, changelog, positions[tp])
+            if job.open and time.monotonic() > job.deadline:
+                self._fail(
+                    consumer,
+                    job,
+                    TimeoutException(
+                        f"task {job.task.id}: no changelog record arrived for {self._timeout_s:.0f} s "
+                        "(task.timeout.ms) although the restore is not complete"
+                    ),
+                )
+
+    def _apply(self, job: _Job, tp: TopicPartition, records: list[RawRecord]) -> None:
+        store = job.task.changelogs[tp]
+        rows = [
+            (key, store.from_changelog(value, timestamp)) for _, timestamp, key, value, _ in records if key is not None
+        ]
+        store.rows.restore(rows, records[-1][0] + 1)
+        job.open[tp].count += len(records)
+        job.count += len(records)
+        job.deadline = time.monotonic() + self._timeout_s
 
     def _attempt(self, consumer: RecordConsumer, job: _Job, step: Callable[[RecordConsumer, _Job], None]) -> None:
         try:

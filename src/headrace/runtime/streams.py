@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
@@ -82,6 +83,7 @@ class KafkaStreams:
                 poll_ms=get(StreamsConfig.POLL_MS_CONFIG),
                 task_timeout_ms=get(StreamsConfig.TASK_TIMEOUT_MS_CONFIG),
                 max_poll_interval_ms=self._config.max_poll_interval_ms,
+                metadata_max_age_ms=get(StreamsConfig.METADATA_MAX_AGE_CONFIG),
                 repartition_purge_interval_ms=get(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG),
                 cache_bytes_per_thread=get(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG) // max(threads, 1),
                 reset_policies={
@@ -99,6 +101,7 @@ class KafkaStreams:
         self._listener: Callable[[State, State], None] | None = None
         self._handler: Callable[[Exception], StreamThreadExceptionResponse] | None = None
         self._machine = StateMachine("the client", State.CREATED, CLIENT_TRANSITIONS, self._changed)
+        self._changes: deque[tuple[State, State]] = deque()
         self._guard = threading.RLock()
         self._threads = [self._make_thread(index) for index in range(1, threads + 1)]
 
@@ -152,6 +155,7 @@ class KafkaStreams:
                 )
             for thread in self._threads:
                 thread.start()
+        self._tell()
 
     def close(self, timeout_s: float | None = None, leave_group: bool = True) -> bool:
         """Commit, close all tasks and stop.
@@ -165,14 +169,13 @@ class KafkaStreams:
             listener, a processor): the threads go on closing.
         """
         with self._guard:
-            if self.state() is State.CREATED:
-                self._machine.try_move(State.PENDING_SHUTDOWN)
-                self._machine.try_move(State.NOT_RUNNING)
-                self._directory.close()
-                return True
-            if not self._machine.try_move(State.PENDING_SHUTDOWN) and self.state() in (State.NOT_RUNNING, State.ERROR):
-                return True
-            threads = list(self._threads)
+            never_started = self.state() is State.CREATED
+            self._machine.try_move(State.PENDING_SHUTDOWN)
+            threads = [] if never_started else list(self._threads)
+            ended = self.state() in (State.NOT_RUNNING, State.ERROR)
+        self._tell()
+        if ended:
+            return True
         for thread in threads:
             thread.shutdown(leave_group)
         if any(thread.is_current() for thread in threads):
@@ -182,6 +185,7 @@ class KafkaStreams:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for thread in threads:
             if not thread.join(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                self._finish_after(threads)
                 return False
         self._finish()
         return True
@@ -219,8 +223,12 @@ class KafkaStreams:
 
     def _changed(self, new: State, old: State) -> None:
         _log.info("client %s: %s to %s", self._shared.client_id, old.value, new.value)
-        if self._listener is not None:
-            self._listener(new, old)
+        self._changes.append((new, old))
+
+    def _tell(self) -> None:
+        # never under the lock: a listener may wait for a thread that needs it
+        while self._listener is not None and self._changes:
+            self._listener(*self._changes.popleft())
 
     def _thread_changed(self, thread: StreamThread, new: ThreadState, old: ThreadState) -> None:
         with self._guard:
@@ -233,6 +241,7 @@ class KafkaStreams:
                 and all(t.state in (ThreadState.RUNNING, ThreadState.DEAD) for t in self._threads)
             ):
                 self._machine.try_move(State.RUNNING)
+        self._tell()
 
     def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
         response = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
@@ -254,6 +263,7 @@ class KafkaStreams:
             if not self._machine.try_move(State.PENDING_ERROR):
                 return
             others = [other for other in self._threads if other is not thread]
+        self._tell()
         for other in others:
             other.shutdown(leave_group=True)
         self._finish_after(others)
@@ -272,3 +282,4 @@ class KafkaStreams:
             self._directory.close()
             self._machine.try_move(State.ERROR)
             self._machine.try_move(State.NOT_RUNNING)
+        self._tell()

@@ -1,0 +1,310 @@
+"""The one producer of a stream thread, and how what its tasks wrote is committed.
+
+What becomes of an error, whoever notices it first (a send, a flush, the commit itself):
+
+=====================================================  =========================================================
+error                                                  raised
+=====================================================  =========================================================
+fenced, a stale generation, no member any more         :class:`TaskMigratedException`: join anew
+a record refused for what it is, exactly-once          :class:`StreamsException`: the thread ends, since the next
+                                                       transaction would end the same way
+a record refused for what it is, at-least-once         the production handler decides; never for a changelog
+a record lost on the way, an aborted transaction,      :class:`TaskCorruptedException`: the tasks are made again and
+an unknown outcome                                     go on from what is committed
+nothing but time                                       tried again, for up to ``task.timeout.ms``
+=====================================================  =========================================================
+
+All tasks of the thread commit in one transaction. A task's senders belong to the producer it was bound with: a new
+producer (:meth:`Committer.give_up`) means new tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, Result
+from headrace.errors import (
+    KafkaException,
+    StreamsException,
+    TaskCorruptedException,
+    TaskMigratedException,
+    TimeoutException,
+    TransactionAbortableException,
+)
+from headrace.kafka import CommitOutcomeUnknownException, RecordProducer, SendFailedException
+from headrace.records import TaskId
+from headrace.runtime.collector import ProducerCollector
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from headrace.engine.task import StreamTask
+    from headrace.kafka import Membership
+    from headrace.records import OffsetAndMetadata, TopicPartition
+    from headrace.runtime.client import ClientSettings
+
+P = TypeVar("P")
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPT_S = 10.0
+"""How long one attempt of a broker call may take before the membership is shown a sign of life."""
+_EXACT_METADATA_S = 5.0
+_DOUBT_PAUSE_S = 0.005
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+
+
+class Committer:
+    """See the module. Used by its stream thread only.
+
+    Args:
+        name: The thread's name, for messages.
+        index: The thread's number.
+        shared: The client's fixed parts.
+        membership: Who may commit.
+        changelogs: Names of changelog topics, whose records are never skipped.
+        partition_count: Partitions of a topic.
+        stopping: Set when the thread shall end: nothing is tried again from then on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        shared: ClientSettings,
+        membership: Membership,
+        changelogs: Collection[str],
+        partition_count: Callable[[str], int],
+        stopping: threading.Event,
+    ) -> None:
+        self._name = name
+        self._index = index
+        self._shared = shared
+        self._membership = membership
+        self._changelogs = changelogs
+        self._partition_count = partition_count
+        self._stopping = stopping
+        transaction_s = shared.config.transaction_timeout_ms / 1000
+        spare_s = transaction_s - shared.commit_interval_ms / 1000
+        self._longest_doubt_s = min(transaction_s / 4, spare_s / 2) if shared.exactly_once else 0.0
+        self._last = time.monotonic()
+        self._failing_since: float | None = None
+        self._pause_s = _FIRST_PAUSE_S
+        self.commits = 0
+        """Number of commits so far."""
+        self.dropped_sends = 0
+        """Records that the brokers refused and the production handler let go."""
+        self._open()
+
+    def _open(self) -> None:
+        shared = self._shared
+        transactional_id = f"{shared.application_id}-{shared.process_id}-{self._index}" if shared.exactly_once else None
+        settings = shared.config.producer_config(transactional_id, client_id=f"{self._name}-producer")
+        self._producer = producer = RecordProducer(settings, shared.config.max_block_ms)
+        self.collector = ProducerCollector(producer, self._partition_count)
+        """Where tasks made from now on send to."""
+        if transactional_id is not None:
+            # fences a predecessor of this process and ends what it left open, which others may be waiting for
+            self.retried("initialising transactions", lambda: producer.init_transactions(_ATTEMPT_S))
+
+    def due_in(self) -> float:
+        """Seconds until ``commit.interval.ms`` has passed since the last commit; negative when it is over."""
+        return self._last + self._shared.commit_interval_ms / 1000 - time.monotonic()
+
+    def wait(self) -> float:
+        """Seconds until a commit should be made; 0 when it should be now.
+
+        While a JoinGroup is unanswered the brokers may have a newer generation than this member, and a transaction
+        with the old one fails: all tasks would start again. So a commit that is due waits a little for the answer.
+        """
+        due = self.due_in()
+        if due > 0:
+            return due
+        if -due < self._longest_doubt_s and self._membership.generation_in_doubt():
+            return _DOUBT_PAUSE_S
+        return 0.0
+
+    def serve(self) -> None:
+        """Take in acknowledgements that have arrived, and act on what failed; see the module."""
+        self._producer.poll(0.0)
+        try:
+            self._producer.check()
+        except SendFailedException as e:
+            self._send_failed(e)
+
+    def commit(self, tasks: Collection[StreamTask], position: Callable[[TopicPartition], int | None]) -> bool:
+        """Commit what these tasks, all that run, have done. Returns whether there was anything.
+
+        Raises:
+            TaskMigratedException, TaskCorruptedException, StreamsException: See the module.
+        """
+        started = self._last = time.monotonic()
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for task in tasks:
+            offsets |= task.prepare_commit(position)
+        producer = self._producer
+        anything = bool(offsets) or producer.in_transaction
+        if self._shared.exactly_once:
+            if anything:
+                self._commit_transaction(offsets or _any_committed(tasks))
+        else:
+            self._flush()
+            if offsets:
+                self.retried("committing offsets", lambda: self._membership.commit_offsets(offsets, _ATTEMPT_S))
+        acked = producer.acked_offsets()
+        for task in tasks:
+            task.post_commit(acked)
+        self.commits += 1
+        if anything:
+            self._failing_since = None
+            self._pause_s = _FIRST_PAUSE_S
+        _log.debug("%s: committed %d offsets in %.1f ms", self._name, len(offsets), 1e3 * (time.monotonic() - started))
+        return anything
+
+    def _commit_transaction(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        producer = self._producer
+        try:
+            self._flush()
+            # asked for even when there are no offsets to check it by
+            identity = self._membership.identity()
+            if offsets:
+                self.retried("adding offsets", lambda: producer.send_offsets(offsets, identity, _ATTEMPT_S))
+            self.retried("committing", lambda: producer.commit_transaction(_ATTEMPT_S))
+        except CommitOutcomeUnknownException as e:
+            raise TaskCorruptedException(
+                f"the outcome of a commit is unknown, so the tasks restart from what the brokers hold: {e}", ()
+            ) from e
+        except TransactionAbortableException as e:
+            for failure in producer.take_failures():
+                self._raise_refused(failure)
+            raise TaskCorruptedException(f"a transaction cannot commit: {e}", ()) from e
+        except SendFailedException as e:
+            self._send_failed(e)
+
+    def hand_over(self, tasks: Iterable[StreamTask]) -> None:
+        """Before tasks go to another member, commit their offsets once more in this member's own name.
+
+        confluent-kafka ends the metadata of transactional offsets with a zero byte, which a Java successor does not
+        read. The offsets are the ones just committed, so this changes nothing else and may fail.
+        """
+        if not self._shared.exactly_once:
+            return
+        offsets = {tp: entry for task in tasks for tp, entry in task.committed_offsets().items()}
+        if not offsets:
+            return
+        try:
+            self._membership.commit_offsets(offsets, _EXACT_METADATA_S)
+        except KafkaException as e:
+            _log.info("%s: metadata of committed offsets stays as it is: %s", self._name, e)
+
+    def give_up(self, error: Exception | None) -> None:
+        """Drop what was sent since the last commit: abort the transaction, with a new producer where that takes one.
+
+        Args:
+            error: Why; None when the member was lost.
+        """
+        producer = self._producer
+        if not self._shared.exactly_once:
+            producer.drop_unsent()
+            producer.take_failures()
+            return
+        unusable = isinstance(error, TaskMigratedException) or isinstance(
+            getattr(error, "__cause__", None), CommitOutcomeUnknownException
+        )
+        if not unusable:
+            try:
+                producer.abort_transaction(_ATTEMPT_S)
+                return
+            except KafkaException as e:
+                _log.info("%s: the transaction could not be aborted, a new producer ends it: %s", self._name, e)
+        producer.close()
+        self._open()
+
+    def pause_after(self, error: Exception) -> float:
+        """Seconds to wait before tasks are made again after ``error``: longer each time without a commit between.
+
+        Raises:
+            StreamsException: No commit has succeeded for ``task.timeout.ms``.
+        """
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        failing_s = now - self._failing_since
+        if failing_s > self._shared.task_timeout_ms / 1000:
+            raise StreamsException(
+                f"{self._name}: no commit has succeeded for {failing_s:.0f} s (task.timeout.ms): {error}"
+            ) from error
+        pause, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        return pause
+
+    def close(self, clean: bool) -> None:
+        """Free the producer; an open transaction is aborted unless all was committed."""
+        if not clean:
+            try:
+                self._producer.abort_transaction(_ATTEMPT_S)
+            except KafkaException as e:
+                _log.info("%s: the last transaction was not aborted: %s", self._name, e)
+        self._producer.close()
+
+    def retried(self, what: str, call: Callable[[], P]) -> P:
+        """``call`` until it does not time out, for up to ``task.timeout.ms``; the membership stays alive meanwhile.
+
+        Raises:
+            TimeoutException: It still does, or the thread is to end.
+        """
+        deadline = time.monotonic() + self._shared.task_timeout_ms / 1000
+        while True:
+            try:
+                return call()
+            except TimeoutException as e:
+                if time.monotonic() >= deadline or self._stopping.is_set():
+                    raise
+                _log.warning("%s: %s: %s; trying again", self._name, what, e)
+                self._membership.note_poll()
+
+    def _flush(self) -> None:
+        while True:
+            try:
+                self.retried("flushing", lambda: self._producer.flush(_ATTEMPT_S))
+                return
+            except SendFailedException as e:
+                # returns when every failed record may be skipped; the flush is then done again
+                self._send_failed(e)
+
+    def _send_failed(self, error: SendFailedException) -> None:
+        failures = self._producer.take_failures() or [error]
+        for failure in failures:
+            self._raise_refused(failure)
+        lost = next((f for f in failures if isinstance(f, SendFailedException) and not f.refused), None)
+        if lost is not None:
+            raise TaskCorruptedException(f"records were not written: {lost}", ()) from lost
+        self.dropped_sends += len(failures)
+        _log.warning("%s: %d refused records are skipped, the first: %s", self._name, len(failures), error)
+
+    def _raise_refused(self, failure: KafkaException) -> None:
+        """Raise what ends the thread or its membership; returns for a lost record, and for one that may be skipped."""
+        if isinstance(failure, TaskMigratedException):
+            raise failure
+        if isinstance(failure, SendFailedException) and failure.refused and not self._may_skip(failure):
+            span = "the transaction it belonged to" if self._shared.exactly_once else "what followed the last commit"
+            raise StreamsException(f"{failure}. Nothing of {span} is committed.") from failure
+
+    def _may_skip(self, failure: SendFailedException) -> bool:
+        # a transaction with a refused record cannot commit, whatever a handler says; a changelog must be complete
+        if self._shared.exactly_once or failure.topic in self._changelogs:
+            return False
+        context = ErrorHandlerContext(None, -1, -1, None, f"sink of {failure.topic}", TaskId(-1, -1), -1)
+        record = ProducerRecord(failure.topic, failure.partition, None, None, -1, None)
+        return self._shared.engine.production_handler.handle_error(context, record, failure).result is Result.RESUME
+
+
+def _any_committed(tasks: Iterable[StreamTask]) -> dict[TopicPartition, OffsetAndMetadata]:
+    # a transaction without offsets would not be checked against the group by the brokers: one that has been committed
+    # is sent again, which changes nothing
+    for task in tasks:
+        for tp, entry in task.committed_offsets().items():
+            return {tp: entry}
+    return {}

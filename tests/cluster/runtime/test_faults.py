@@ -1,0 +1,248 @@
+"""What the runtime does when brokers, producers or user code misbehave: it goes on, and the sums stay exact."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from headrace import (
+    Consumed,
+    Grouped,
+    KafkaStreams,
+    Materialized,
+    Produced,
+    Serdes,
+    State,
+    StreamsBuilder,
+    StreamsConfig,
+)
+from headrace.serdes import LongDeserializer, StringDeserializer
+from headrace.testing.cluster import LocalCluster
+from headrace.topics import LatestByKey, TopicWriter, ensure_topics
+from headrace.topics import NewTopic as Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from headrace import Topology
+
+KEYS = 20
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def counting(source: str, out: str, touch: Callable[[str], str] = str) -> Topology:
+    text = Serdes.String()
+    builder = StreamsBuilder()
+    (
+        builder.stream(source, Consumed.with_(text, text))
+        .map_values(touch)
+        .group_by_key(Grouped.with_(text, text))
+        .count(Materialized.as_("counts").with_key_serde(text))
+        .to_stream()
+        .to(out, Produced.with_(text, Serdes.Long()))
+    )
+    return builder.build()
+
+
+def make_topics(brokers: str, unique: Callable[[str], str]) -> None:
+    compact = {"cleanup.policy": "compact"}
+    ensure_topics(brokers, [Topic(unique("in"), 2), Topic(unique("out"), 2, config=compact)])
+
+
+def write(brokers: str, topic: str, count: int, start: int = 0) -> None:
+    now = int(time.time() * 1000)
+    with TopicWriter(brokers) as writer:
+        for i in range(start, start + count):
+            writer.send(topic, f"k{i % KEYS}".encode(), f"v{i}".encode(), timestamp_ms=now + i)
+
+
+@contextmanager
+def running(topology: Topology, settings: dict[str, Any]) -> Iterator[KafkaStreams]:
+    streams = KafkaStreams(topology, StreamsConfig.load(settings))
+    streams.start()
+    try:
+        yield streams
+    finally:
+        assert streams.close(60.0)
+
+
+@pytest.fixture
+def app(bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path) -> dict[str, Any]:
+    make_topics(bootstrap_servers, unique)
+    return {
+        "application.id": unique("app"),
+        "bootstrap.servers": bootstrap_servers,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": "200",
+        "state.dir": str(tmp_path / "state"),
+        "session.timeout.ms": "6000",
+        "auto.offset.reset": "earliest",
+    }
+
+
+class Totals:
+    """The counts as a read_committed reader sees them; a count that falls is an error at once."""
+
+    def __init__(self, brokers: str, topic: str) -> None:
+        self._reader = LatestByKey(brokers, topic, StringDeserializer(), LongDeserializer())
+        self._seen: dict[str, int] = {}
+
+    def total(self) -> int:
+        for key, value in self._reader.poll(0.1):
+            assert key is not None
+            assert value is not None
+            assert value >= self._seen.get(key, 0), f"the count of {key} fell"
+            self._seen[key] = value
+        return sum(self._seen.values())
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+@contextmanager
+def totals_of(brokers: str, topic: str) -> Iterator[Totals]:
+    totals = Totals(brokers, topic)
+    try:
+        yield totals
+    finally:
+        totals.close()
+
+
+def test_a_fencing_that_a_send_notices_leads_to_a_clean_rejoin(
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    fence, fenced = threading.Event(), threading.Event()
+    count = 0
+
+    def touch(value: str) -> str:
+        nonlocal count
+        count += 1
+        if count == 700 and not fenced.is_set():
+            # in the middle of a transaction, with sends to come
+            fence.set()
+            assert fenced.wait(60)
+        return value
+
+    write(bootstrap_servers, unique("in"), 2_000)
+    app["commit.interval.ms"] = "5000"
+    with (
+        totals_of(bootstrap_servers, unique("out")) as totals,
+        running(counting(unique("in"), unique("out"), touch), app) as streams,
+    ):
+        assert fence.wait(60)
+        twin = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "transactional.id": f"{app['application.id']}-{streams.process_id}-1",
+            }
+        )
+        twin.init_transactions(30)
+        fenced.set()
+        wait_until(lambda: totals.total() == 2_000, "all lines counted once")
+        assert streams.state() in (State.RUNNING, State.REBALANCING)
+
+
+def test_a_transaction_that_its_coordinator_timed_out_is_done_again(
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    stalled = threading.Event()
+    count = 0
+
+    def touch(value: str) -> str:
+        nonlocal count
+        count += 1
+        if count == 500 and not stalled.is_set():
+            stalled.set()
+            # longer than the transaction may last, shorter than the member may be silent
+            threading.Event().wait(6)
+        return value
+
+    app |= {"producer.transaction.timeout.ms": "2000"}
+    write(bootstrap_servers, unique("in"), 1_500)
+    with (
+        totals_of(bootstrap_servers, unique("out")) as totals,
+        running(counting(unique("in"), unique("out"), touch), app) as streams,
+    ):
+        wait_until(lambda: totals.total() == 1_500, "all lines counted once")
+        assert stalled.is_set()
+        assert streams.state() in (State.RUNNING, State.REBALANCING)
+
+
+def test_slow_user_code_commits_all_the_same_and_gathers_little(
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    def touch(value: str) -> str:
+        threading.Event().wait(0.005)
+        return value
+
+    write(bootstrap_servers, unique("in"), 60_000)
+    with (
+        totals_of(bootstrap_servers, unique("out")) as totals,
+        running(counting(unique("in"), unique("out"), touch), app) as streams,
+    ):
+        # 60,000 lines would take five minutes; a slice of thousands would outlast the transaction
+        wait_until(lambda: totals.total() > 500, "some lines committed")
+        thread: Any = streams._threads[0]
+        most = 0
+        for _ in range(50):
+            most = max(most, sum(task.buffered for task in list(thread._tasks.values())))
+            totals.total()
+        assert most <= 11_000
+        assert streams.state() is State.RUNNING
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_an_outage_longer_than_a_transaction_is_survived(
+    guarantee: str, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    broker = LocalCluster(tmp_path / "kafka")
+    state = broker.start()
+    brokers = state.bootstrap_servers
+    try:
+        make_topics(brokers, unique)
+        write(brokers, unique("in"), 2_000)
+        reached = threading.Event()
+        count = 0
+
+        def touch(value: str) -> str:
+            nonlocal count
+            count += 1
+            if count >= 1_000:
+                reached.set()
+            threading.Event().wait(0.001)
+            return value
+
+        settings = {
+            "application.id": unique("app"),
+            "bootstrap.servers": brokers,
+            "processing.guarantee": guarantee,
+            "commit.interval.ms": "200",
+            "state.dir": str(tmp_path / "state"),
+        }
+        with running(counting(unique("in"), unique("out"), touch), settings) as streams:
+            assert reached.wait(60)
+            broker.kill()
+            # the outage has to outlast the transaction and delivery timeouts of 10 s
+            threading.Event().wait(14)
+            LocalCluster(tmp_path / "kafka", port=state.port).start()
+            write(brokers, unique("in"), 500, 2_000)
+            with totals_of(brokers, unique("out")) as totals:
+                if guarantee == "exactly_once_v2":
+                    wait_until(lambda: totals.total() == 2_500, "all lines counted once", 180)
+                else:
+                    wait_until(lambda: totals.total() >= 2_500, "all lines counted", 180)
+            assert streams.state() in (State.RUNNING, State.REBALANCING)
+    finally:
+        LocalCluster(tmp_path / "kafka").stop()
