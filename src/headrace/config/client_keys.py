@@ -1,7 +1,8 @@
 """Every setting of Java's consumer, producer and admin client (4.4): what becomes of it here.
 
 Two clients stand behind headrace: librdkafka moves records and administers topics, kafka-python keeps the group
-membership. A row says which of them gets the setting, under which name.
+membership. A row says which of them gets the setting, under which name. What concerns connections and security is named
+for librdkafka; the membership takes it from there.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ClientKey:
         action: What becomes of it.
         default: Java's default as text; for FIXED the value headrace sets.
         librdkafka: librdkafka's name, where it is handed over one to one.
-        membership: kafka-python's name, where it is handed over one to one.
+        membership: The group member's name for it (kafka-python's), where it is handed over one to one.
         convert: From the parsed value to the one handed to librdkafka.
         validator: Test of parsed values.
         note: Why, or how.
@@ -132,14 +133,14 @@ _COMMON: Final = (
     ClientKey("client.id", "CPA", _STRING, _OWN, note="The application's client.id is the prefix of every client's."),
     ClientKey("client.rack", "CP", _STRING, _TRANSLATE, "", "client.rack"),
     ClientKey("config.providers", "CPA", _LIST, _REFUSE, "", note="Values are taken literally."),
-    ClientKey("connections.max.idle.ms", "CPA", _LONG, _TRANSLATE, "540000", "connections.max.idle.ms",
-              "connections_max_idle_ms", _within(0, 2_147_483_647)),
+    ClientKey("connections.max.idle.ms", "CPA", _LONG, _TRANSLATE, "540000", "connections.max.idle.ms", None,
+              _within(0, 2_147_483_647)),
     ClientKey("default.api.timeout.ms", "CA", _INT, _IGNORE, "60000", validator=at_least(0),
               note="Calls have time limits of their own."),
     ClientKey("enable.metrics.push", "CPA", _BOOLEAN, _TRANSLATE, "true", "enable.metrics.push"),
     ClientKey("metadata.cluster.check.enable", "CPA", _BOOLEAN, _IGNORE, "true", note="There is no such check."),
     ClientKey("metadata.max.age.ms", "CPA", _LONG, _TRANSLATE, "300000", "topic.metadata.refresh.interval.ms",
-              "metadata_max_age_ms", _within(10, 3_600_000), at_least(0)),
+              None, _within(10, 3_600_000), at_least(0)),
     ClientKey("metadata.recovery.rebootstrap.trigger.ms", "CPA", _LONG, _TRANSLATE, "300000",
               "metadata.recovery.rebootstrap.trigger.ms", None, _within(0, 2_147_483_647), at_least(0)),
     ClientKey("metadata.recovery.strategy", "CPA", _STRING, _TRANSLATE, "rebootstrap", "metadata.recovery.strategy",
@@ -152,27 +153,26 @@ _COMMON: Final = (
               note="The clients' metrics are librdkafka's."),
     ClientKey("receive.buffer.bytes", "CPA", _INT, _TRANSLATE, "65536", "socket.receive.buffer.bytes", None,
               _socket_buffer, at_least(-1)),
-    ClientKey("reconnect.backoff.max.ms", "CPA", _LONG, _TRANSLATE, "1000", "reconnect.backoff.max.ms",
-              "reconnect_backoff_max_ms", _within(0, 3_600_000), at_least(0)),
-    ClientKey("reconnect.backoff.ms", "CPA", _LONG, _TRANSLATE, "50", "reconnect.backoff.ms", "reconnect_backoff_ms",
+    ClientKey("reconnect.backoff.max.ms", "CPA", _LONG, _TRANSLATE, "1000", "reconnect.backoff.max.ms", None,
               _within(0, 3_600_000), at_least(0)),
-    ClientKey("request.timeout.ms", "CPA", _INT, _TRANSLATE, "30000", "socket.timeout.ms", "request_timeout_ms",
+    ClientKey("reconnect.backoff.ms", "CPA", _LONG, _TRANSLATE, "50", "reconnect.backoff.ms", None,
+              _within(0, 3_600_000), at_least(0)),
+    ClientKey("request.timeout.ms", "CPA", _INT, _TRANSLATE, "30000", "socket.timeout.ms", None,
               _within(10, 300_000), at_least(0)),
     ClientKey("retry.backoff.max.ms", "CPA", _LONG, _TRANSLATE, "1000", "retry.backoff.max.ms", None,
               _within(1, 300_000), at_least(0)),
-    ClientKey("retry.backoff.ms", "CPA", _LONG, _TRANSLATE, "100", "retry.backoff.ms", "retry_backoff_ms",
+    ClientKey("retry.backoff.ms", "CPA", _LONG, _TRANSLATE, "100", "retry.backoff.ms", None,
               _within(1, 300_000), at_least(0)),
     ClientKey("send.buffer.bytes", "CPA", _INT, _TRANSLATE, "131072", "socket.send.buffer.bytes", None,
               _socket_buffer, at_least(-1)),
     ClientKey("socket.connection.setup.timeout.max.ms", "CPA", _LONG, _IGNORE, "30000",
               note="The time does not grow: socket.connection.setup.timeout.ms holds for every try."),
     ClientKey("socket.connection.setup.timeout.ms", "CPA", _LONG, _TRANSLATE, "10000",
-              "socket.connection.setup.timeout.ms", "socket_connection_setup_timeout_ms", _within(1000, 2_147_483_647),
-              at_least(0)),
+              "socket.connection.setup.timeout.ms", None, _within(1000, 2_147_483_647), at_least(0)),
 )  # fmt: skip
 
 _SECURITY_KEYS: Final = (
-    ClientKey("security.protocol", "CPA", _STRING, _TRANSLATE, "PLAINTEXT", "security.protocol", "security_protocol",
+    ClientKey("security.protocol", "CPA", _STRING, _TRANSLATE, "PLAINTEXT", "security.protocol",
               validator=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", case_insensitive=True)),
     ClientKey("security.providers", "CPA", _STRING, _REFUSE, note=_NOT_JAVA),
     ClientKey("ssl.cipher.suites", "CPA", _LIST, _REFUSE, "", note="OpenSSL has other names for them."),
@@ -182,14 +182,13 @@ _SECURITY_KEYS: Final = (
               "ssl.endpoint.identification.algorithm", None, _endpoint_identification,
               one_of("https", "", case_insensitive=True), "Empty turns the check of host names off. " + _SECURITY),
     ClientKey("ssl.engine.factory.class", "CPA", _CLASS, _REFUSE, note=_NOT_JAVA),
-    ClientKey("ssl.key.password", "CPA", _PASSWORD, _TRANSLATE, None, "ssl.key.password", "ssl_password",
-              note=_SECURITY),
+    ClientKey("ssl.key.password", "CPA", _PASSWORD, _TRANSLATE, None, "ssl.key.password", note=_SECURITY),
     ClientKey("ssl.keymanager.algorithm", "CPA", _STRING, _IGNORE, "SunX509", note=_NOT_JAVA),
     ClientKey("ssl.keystore.certificate.chain", "CPA", _PASSWORD, _REFUSE,
               note="Put the certificates in a file: ssl.keystore.location with ssl.keystore.type=PEM."),
     ClientKey("ssl.keystore.key", "CPA", _PASSWORD, _REFUSE,
               note="Put the key in a file: ssl.keystore.location with ssl.keystore.type=PEM."),
-    ClientKey("ssl.keystore.location", "CPA", _STRING, _TRANSLATE, None, "ssl.certificate.location", "ssl_certfile",
+    ClientKey("ssl.keystore.location", "CPA", _STRING, _TRANSLATE, None, "ssl.certificate.location",
               note="Also ssl.key.location: the file holds both. " + _PEM_ONLY.format("keystore")),
     ClientKey("ssl.keystore.password", "CPA", _PASSWORD, _REFUSE, note="A PEM file has ssl.key.password only."),
     ClientKey("ssl.keystore.type", "CPA", _STRING, _OWN, "JKS", note=_PEM_ONLY.format("keystore")),
@@ -199,13 +198,13 @@ _SECURITY_KEYS: Final = (
     ClientKey("ssl.trustmanager.algorithm", "CPA", _STRING, _IGNORE, "PKIX", note=_NOT_JAVA),
     ClientKey("ssl.truststore.certificates", "CPA", _PASSWORD, _REFUSE,
               note="Put the certificates in a file: ssl.truststore.location with ssl.truststore.type=PEM."),
-    ClientKey("ssl.truststore.location", "CPA", _STRING, _TRANSLATE, None, "ssl.ca.location", "ssl_cafile",
+    ClientKey("ssl.truststore.location", "CPA", _STRING, _TRANSLATE, None, "ssl.ca.location",
               note=_PEM_ONLY.format("truststore")),
     ClientKey("ssl.truststore.password", "CPA", _PASSWORD, _REFUSE, note="A PEM file of certificates has no password."),
     ClientKey("ssl.truststore.type", "CPA", _STRING, _OWN, "JKS", note=_PEM_ONLY.format("truststore")),
-    ClientKey("sasl.mechanism", "CPA", _STRING, _TRANSLATE, "GSSAPI", "sasl.mechanism", "sasl_mechanism",
+    ClientKey("sasl.mechanism", "CPA", _STRING, _TRANSLATE, "GSSAPI", "sasl.mechanism",
               note="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. " + _SECURITY),
-    ClientKey("sasl.jaas.config", "CPA", _PASSWORD, _TRANSLATE, None, "sasl.username", "sasl_plain_username",
+    ClientKey("sasl.jaas.config", "CPA", _PASSWORD, _TRANSLATE, None, "sasl.username",
               note="Username and password of Java's PlainLoginModule or ScramLoginModule."),
     ClientKey("sasl.client.callback.handler.class", "CPA", _CLASS, _REFUSE, note=_NOT_JAVA),
     ClientKey("sasl.login.callback.handler.class", "CPA", _CLASS, _REFUSE, note=_NOT_JAVA),

@@ -56,7 +56,7 @@ class ClientSettings:
     Attributes:
         given: By Java's name without prefix.
         librdkafka: What librdkafka gets of it.
-        membership: What kafka-python gets of it.
+        membership: What the group membership gets of it besides the connection.
     """
 
     given: dict[str, Given] = field(default_factory=dict[str, Given])
@@ -146,7 +146,6 @@ def _add_compression_level(settings: ClientSettings) -> None:
 def _add_security(settings: ClientSettings) -> None:
     protocol: str = settings.value("security.protocol", "PLAINTEXT")
     settings.librdkafka["security.protocol"] = protocol
-    settings.membership["security_protocol"] = protocol
     if protocol.endswith("SSL"):
         _add_tls(settings)
     if protocol.startswith("SASL"):
@@ -165,19 +164,14 @@ def _add_tls(settings: ClientSettings) -> None:
             )
         if store == "truststore":
             settings.librdkafka["ssl.ca.location"] = location
-            settings.membership["ssl_cafile"] = location
         else:
             settings.librdkafka["ssl.certificate.location"] = location
             settings.librdkafka["ssl.key.location"] = location
-            settings.membership["ssl_certfile"] = location
-            settings.membership["ssl_keyfile"] = location
     password = settings.value("ssl.key.password")
     if password is not None:
         settings.librdkafka["ssl.key.password"] = password
-        settings.membership["ssl_password"] = password
     check_host = settings.value("ssl.endpoint.identification.algorithm", "https") != ""
     settings.librdkafka["ssl.endpoint.identification.algorithm"] = "https" if check_host else "none"
-    settings.membership["ssl_check_hostname"] = check_host
 
 
 _SASL_MODULES = {"PLAIN": "PlainLoginModule", "SCRAM-SHA-256": "ScramLoginModule", "SCRAM-SHA-512": "ScramLoginModule"}
@@ -207,11 +201,6 @@ def _add_sasl(settings: ClientSettings) -> None:
         )
     settings.librdkafka.update(
         {"sasl.mechanism": mechanism, "sasl.username": options["username"], "sasl.password": options["password"]}
-    )
-    settings.membership.update(
-        sasl_mechanism=mechanism,
-        sasl_plain_username=options["username"],
-        sasl_plain_password=options["password"],
     )
 
 
@@ -344,15 +333,11 @@ def _with_ordered_backoffs(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def membership_settings(
-    settings: ClientSettings, servers: tuple[str, ...], group_id: str, thread_index: int | None
-) -> dict[str, Any]:
-    """kafka-python's settings of the group membership: connection, security and the member's own times.
+def membership_settings(settings: ClientSettings, thread_index: int | None) -> dict[str, Any]:
+    """The member's own times and its static id. It reaches the brokers as the main consumer does.
 
     Args:
         settings: What the user gave for the main consumer.
-        servers: Brokers.
-        group_id: The application's group.
         thread_index: Number of the stream thread, which a static member's instance id ends with.
 
     Raises:
@@ -362,13 +347,7 @@ def membership_settings(
         "session_timeout_ms": 45_000,
         "heartbeat_interval_ms": 3_000,
         "max_poll_interval_ms": 300_000,
-        "request_timeout_ms": 30_000,
-        "retry_backoff_ms": 100,
-        "reconnect_backoff_ms": 50,
-        "reconnect_backoff_max_ms": 1_000,
         **settings.membership,
-        "bootstrap_servers": list(servers),
-        "group_id": group_id,
     }
     instance = result.get("group_instance_id")
     if instance is not None and thread_index is not None:

@@ -42,8 +42,9 @@ _CLIENT_HEAD = """
 A client setting is written bare or with a prefix; the more specific one wins: `main.consumer.`, `restore.consumer.` and
 `global.consumer.` before `consumer.`, then `producer.` and `admin.`, all before the bare key. `topic.` sets
 configurations of internal topics. Two clients stand behind the application: librdkafka moves records and administers
-topics, kafka-python keeps the group membership. C, P and A say which of Java's clients (consumer, producer, admin) have
-the key. *Ignored* means: with a warning, unless the value is the default; *refused* likewise with an error.
+topics, kafka-python keeps the group membership and connects with the main consumer's settings. C, P and A say which of
+Java's clients (consumer, producer, admin) have the key. *Ignored* means: with a warning, unless the value is the
+default; *refused* likewise with an error.
 """
 
 

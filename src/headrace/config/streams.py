@@ -310,17 +310,13 @@ class StreamsConfig(KeyNames):
         """
         return _with_client_id(admin_settings(self._clients[Role.ADMIN], self._servers), client_id)
 
-    def membership_config(self, thread_index: int | None = None, client_id: str | None = None) -> dict[str, Any]:
-        """kafka-python's settings of the group membership.
+    def membership_config(self, thread_index: int | None = None) -> dict[str, Any]:
+        """The group member's own times and its static id; its connection is the main consumer's.
 
         Args:
             thread_index: Number of the stream thread; a static member's ``group.instance.id`` ends with it.
-            client_id: The client's full id.
         """
-        result = membership_settings(
-            self._clients[Role.MAIN_CONSUMER], self.bootstrap_servers, self.application_id, thread_index
-        )
-        return result if client_id is None else {**result, "client_id": client_id}
+        return membership_settings(self._clients[Role.MAIN_CONSUMER], thread_index)
 
     def topic_config(self) -> dict[str, str]:
         """Settings of internal topics (prefix ``topic.``), without the prefix."""

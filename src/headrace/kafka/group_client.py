@@ -60,29 +60,32 @@ _LEAVE_TIMEOUT_MS = 5_000
 _CLIENT_SETTINGS: Mapping[str, str] = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
+    "client.dns.lookup": "client_dns_lookup",
     "security.protocol": "security_protocol",
     "sasl.mechanism": "sasl_mechanism",
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "ssl.ca.location": "ssl_cafile",
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
     "ssl.crl.location": "ssl_crlfile",
-    "request.timeout.ms": "request_timeout_ms",
+    "socket.timeout.ms": "request_timeout_ms",
+    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
     "reconnect.backoff.ms": "reconnect_backoff_ms",
     "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
     "connections.max.idle.ms": "connections_max_idle_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
+    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
 }
+_NEVER_MS = 2_147_483_647
+_NEVER = {"connections_max_idle_ms": 0, "metadata_max_age_ms": -1}  # librdkafka's word for it
 
 
 def group_client_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """kafka-python's settings from librdkafka's: where the brokers are and how to prove who we are.
+    """kafka-python's settings from librdkafka's: where the brokers are, how to reach them and to prove who we are.
 
-    Settings that only concern records are left out.
+    The one place where the two are matched. Settings that only concern records are left out.
 
     Raises:
         ConfigException: security that kafka-python has in another form (key stores, PEM text, OAuth by librdkafka).
@@ -97,7 +100,7 @@ def group_client_config(config: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         name = _CLIENT_SETTINGS.get(key)
         if name is not None and value is not None:
-            result[name] = value
+            result[name] = _NEVER_MS if value == _NEVER.get(name) else value
     if "bootstrap_servers" not in result:
         raise ConfigException("bootstrap.servers is not set: name at least one broker as host:port")
     if isinstance(result["bootstrap_servers"], str):

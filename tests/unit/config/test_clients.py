@@ -14,6 +14,7 @@ from headrace.config import StreamsConfig
 from headrace.config.client_keys import CLIENT_KEYS, Action
 from headrace.config.definition import ConfigType
 from headrace.errors import ConfigException
+from headrace.kafka.group_client import group_client_config
 
 JAVA_KEYS = json.loads((Path(__file__).parent / "java_client_keys.json").read_text("utf-8"))
 KINDS = "CPA"
@@ -211,20 +212,11 @@ def test_compression_level_goes_with_its_codec() -> None:
 
 def test_membership() -> None:
     c = config({"session.timeout.ms": "6000", "consumer.heartbeat.interval.ms": 500, "group.instance.id": "host"})
-    member = c.membership_config(2, "cid")
-    assert member == {
-        "bootstrap_servers": ["127.0.0.1:1", "127.0.0.1:2"],
-        "client_id": "cid",
-        "group_id": "app",
+    assert c.membership_config(2) == {
         "group_instance_id": "host-2",
         "session_timeout_ms": 6000,
         "heartbeat_interval_ms": 500,
         "max_poll_interval_ms": 300_000,
-        "request_timeout_ms": 30_000,
-        "retry_backoff_ms": 100,
-        "reconnect_backoff_ms": 50,
-        "reconnect_backoff_max_ms": 1000,
-        "security_protocol": "PLAINTEXT",
     }
     for name in ("session.timeout.ms", "group.instance.id"):
         assert name not in c.main_consumer_config()
@@ -232,8 +224,31 @@ def test_membership() -> None:
         config({"session.timeout.ms": "6000", "heartbeat.interval.ms": 9000})
 
 
+def test_the_membership_connects_as_the_main_consumer_does() -> None:
+    values = {
+        "consumer.request.timeout.ms": 4000,
+        "main.consumer.metadata.max.age.ms": 60_000,
+        "connections.max.idle.ms": -1,
+        "reconnect.backoff.max.ms": 2000,
+        "socket.connection.setup.timeout.ms": 3000,
+    }
+    member = group_client_config(config(values).main_consumer_config(client_id="cid"))
+    assert member == {
+        "bootstrap_servers": ["127.0.0.1:1", "127.0.0.1:2"],
+        "client_id": "cid",
+        "security_protocol": "PLAINTEXT",
+        "request_timeout_ms": 4000,
+        "metadata_max_age_ms": 60_000,
+        "connections_max_idle_ms": 2_147_483_647,
+        "reconnect_backoff_ms": 50,
+        "reconnect_backoff_max_ms": 2000,
+        "socket_connection_setup_timeout_ms": 3000,
+    }
+    assert set(member) <= set(KafkaConnectionManager.DEFAULT_CONFIG)
+
+
 def test_membership_names_are_kafka_pythons() -> None:
-    known = set(BaseCoordinator.DEFAULT_CONFIG) | set(KafkaConnectionManager.DEFAULT_CONFIG)
+    known = set(BaseCoordinator.DEFAULT_CONFIG)
     assert {row.membership for row in CLIENT_KEYS.values() if row.membership} <= known
     assert set(config().membership_config()) <= known
 
@@ -275,7 +290,7 @@ def test_sasl_goes_to_both_clients() -> None:
     for settings in (c.main_consumer_config(), c.producer_config(), c.admin_config()):
         assert (settings["sasl.username"], settings["sasl.password"]) == ("u", 'p"q;=')
         assert (settings["security.protocol"], settings["sasl.mechanism"]) == ("SASL_PLAINTEXT", "PLAIN")
-    member = c.membership_config()
+    member = group_client_config(c.main_consumer_config())
     assert (member["sasl_plain_username"], member["sasl_plain_password"]) == ("u", 'p"q;=')
     assert (member["security_protocol"], member["sasl_mechanism"]) == ("SASL_PLAINTEXT", "PLAIN")
     open_clients(c)
@@ -317,12 +332,12 @@ def test_tls_with_pem_files_goes_to_both_clients() -> None:
     assert producer["ssl.certificate.location"] == producer["ssl.key.location"] == "/tls/client.pem"
     assert producer["ssl.key.password"] == "secret"
     assert producer["ssl.endpoint.identification.algorithm"] == "none"
-    member = c.membership_config()
+    member = group_client_config(c.main_consumer_config())
     assert member["ssl_cafile"] == "/tls/ca.pem"
     assert member["ssl_certfile"] == member["ssl_keyfile"] == "/tls/client.pem"
     assert member["ssl_password"] == "secret"
     assert member["ssl_check_hostname"] is False
-    assert config({"security.protocol": "SSL"}).membership_config()["ssl_check_hostname"] is True
+    assert "ssl_check_hostname" not in group_client_config(config({"security.protocol": "SSL"}).main_consumer_config())
 
 
 def test_java_key_stores_are_refused() -> None:
