@@ -52,9 +52,7 @@ class AssignmentError(IntEnum):
     """The leader does not know the member's wire version: upgrade the older instances first."""
     TOPOLOGY_MISMATCH = 2
     """The member's topology is not the leader's: instances of one application id must run the same topology."""
-    MISSING_SOURCE_TOPICS = 3
-    """A source topic does not exist, so nobody can be given tasks."""
-    UNREADABLE = 4
+    UNREADABLE = 3
     """The leader could not read the member's user data."""
 
 
@@ -147,7 +145,6 @@ def describe_error(code: int) -> str:
             "this instance's topology differs from the leader's; all instances of one application.id have to run the "
             "same topology (stop the others, or use another application.id)"
         ),
-        AssignmentError.MISSING_SOURCE_TOPICS: "a source topic of the topology does not exist; create it",
         AssignmentError.UNREADABLE: (
             "the group's leader could not read this instance's subscription; another program may use this group id"
         ),

@@ -23,7 +23,6 @@ from headrace.assignment.wire import AssignmentError, decode_assignment, describ
 from headrace.errors import (
     ConfigException,
     KafkaException,
-    MissingSourceTopicException,
     StreamsException,
     TaskMigratedException,
 )
@@ -276,9 +275,7 @@ class _Share:
             self._fail(error)
             return
         if info.error != AssignmentError.NONE:
-            message = f"group {self._settings.group_id}: no tasks: {describe_error(info.error)}"
-            missing = info.error == AssignmentError.MISSING_SOURCE_TOPICS
-            self._fail(MissingSourceTopicException(message) if missing else StreamsException(message))
+            self._fail(StreamsException(f"group {self._settings.group_id}: no tasks: {describe_error(info.error)}"))
             return
         partitions = frozenset(assignment.partitions)
         with self._lock:

@@ -186,9 +186,7 @@ class StreamThread:
             f"{self.name}-consumer",
             topics=sorted({topic for topics in found.source_topics.values() for topic in topics}),
             subscription_userdata=self._subscription,
-            assignor=TaskAssignor(
-                {number: sorted(topics) for number, topics in found.source_topics.items()}, lambda: self._counts
-            ),
+            assignor=TaskAssignor(found.tasks),
             **shared.membership_options(self.index),
         )
         later(lambda: self._membership.close(self._leave_group))

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
 from headrace.kafka import Assigned, ClassicMembership, Lost, MembershipEvent, Revoked
 from headrace.kafka.admin import TopicAdmin
+from headrace.records import TaskId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from headrace.records import TaskId, TopicPartition
 
 
 class Member:
@@ -38,7 +37,7 @@ class Member:
         admin.close()
         self.process_id = uuid.uuid4().bytes
         self.fingerprint = fingerprint
-        self.assignor = TaskAssignor({0: [topic]}, lambda: counts)
+        reads = {TaskId(0, number): [TopicPartition(topic, number)] for number in range(counts[topic])}
         self.membership = ClassicMembership(
             config,
             group,
@@ -51,7 +50,7 @@ class Member:
             subscription_userdata=lambda owned: encode_subscription(
                 SubscriptionInfo(self.process_id, owned, fingerprint=self.fingerprint)
             ),
-            assignor=self.assignor,
+            assignor=TaskAssignor(reads),
         )
         self.tasks: set[TaskId] = set()
         self.partitions: set[TopicPartition] = set()

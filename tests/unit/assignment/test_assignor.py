@@ -1,4 +1,4 @@
-"""The leader's function: tasks from partition counts, partitions for Kafka's tools, strangers refused."""
+"""The leader's function: tasks to members, their partitions for Kafka's tools, strangers refused."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ from headrace.assignment import (
 )
 from headrace.records import TaskId, TopicPartition
 
-TOPICS = {0: ["lines", "courses"], 1: ["app-repartition"]}
-COUNTS = {"lines": 3, "courses": 2, "app-repartition": 2}
+TASKS = {
+    TaskId(1, 0): [TopicPartition("app-repartition", 0)],
+    TaskId(1, 1): [TopicPartition("app-repartition", 1)],
+    TaskId(0, 0): [TopicPartition("lines", 0), TopicPartition("courses", 0)],
+    TaskId(0, 1): [TopicPartition("lines", 1), TopicPartition("courses", 1)],
+    TaskId(0, 2): [TopicPartition("lines", 2)],
+}
+
+
+def lines(partitions: int) -> TaskAssignor:
+    return TaskAssignor({TaskId(0, number): [TopicPartition("lines", number)] for number in range(partitions)})
 
 
 def member(name: str, info: SubscriptionInfo, generation: int = -1) -> GroupMember:
@@ -26,41 +35,33 @@ def process(number: int) -> bytes:
     return bytes([number]) * 16
 
 
-def test_tasks_and_their_partitions() -> None:
-    assignor = TaskAssignor(TOPICS, lambda: COUNTS)
-    assert assignor.tasks() == [TaskId(0, 0), TaskId(0, 1), TaskId(0, 2), TaskId(1, 0), TaskId(1, 1)]
-    # The narrower source has no partition 2: that task reads the wider one alone.
-    assert assignor.partitions([TaskId(0, 2), TaskId(1, 1)]) == {
-        TopicPartition("lines", 2),
-        TopicPartition("app-repartition", 1),
-    }
-
-
 def test_members_get_tasks_with_their_partitions() -> None:
-    assignor = TaskAssignor(TOPICS, lambda: COUNTS)
+    assignor = TaskAssignor(TASKS)
     result = assignor([member("a", SubscriptionInfo(process(1))), member("b", SubscriptionInfo(process(2)))])
     tasks = {name: decode_assignment(given.user_data).active for name, given in result.items()}
-    assert sorted(tasks["a"] | tasks["b"]) == assignor.tasks()
+    assert tasks["a"] | tasks["b"] == TASKS.keys()
+    assert not tasks["a"] & tasks["b"]
     for name, given in result.items():
-        assert frozenset(given.partitions) == assignor.partitions(tasks[name])
+        assert list(given.partitions) == sorted(tp for task in tasks[name] for tp in TASKS[task])
+
+
+def test_a_claimed_task_that_the_topology_does_not_have_is_given_to_nobody() -> None:
+    owned = frozenset({TaskId(9, 0)})
+    result = lines(1)([member("a", SubscriptionInfo(process(1), owned), 4)])
+    assert decode_assignment(result["a"].user_data).active == {TaskId(0, 0)}
+    assert result["a"].partitions == (TopicPartition("lines", 0),)
 
 
 def test_a_task_that_another_owns_is_withheld() -> None:
-    assignor = TaskAssignor({0: ["lines"]}, lambda: {"lines": 2})
+    assignor = lines(2)
     both = frozenset({TaskId(0, 0), TaskId(0, 1)})
     result = assignor([member("a", SubscriptionInfo(process(1), both), 4), member("b", SubscriptionInfo(process(2)))])
     assert len(decode_assignment(result["a"].user_data).active) == 1
     assert decode_assignment(result["b"].user_data) == AssignmentInfo()
 
 
-def test_a_missing_source_topic_gives_nobody_tasks() -> None:
-    assignor = TaskAssignor(TOPICS, lambda: {"lines": 3, "courses": 2})
-    result = assignor([member("a", SubscriptionInfo(process(1)))])
-    assert decode_assignment(result["a"].user_data).error == AssignmentError.MISSING_SOURCE_TOPICS
-
-
 def test_a_minority_topology_is_refused_and_its_tasks_withheld() -> None:
-    assignor = TaskAssignor({0: ["lines"]}, lambda: {"lines": 3})
+    assignor = lines(3)
     owned = frozenset({TaskId(0, 0)})
     result = assignor(
         [
@@ -75,7 +76,7 @@ def test_a_minority_topology_is_refused_and_its_tasks_withheld() -> None:
 
 
 def test_the_running_topology_wins_over_a_newcomers() -> None:
-    assignor = TaskAssignor({0: ["lines"]}, lambda: {"lines": 1})
+    assignor = lines(1)
     result = assignor(
         [
             member("a", SubscriptionInfo(process(1), fingerprint=b"aaa"), 9),
@@ -87,7 +88,7 @@ def test_the_running_topology_wins_over_a_newcomers() -> None:
 
 
 def test_unreadable_and_too_new_members_are_told_so() -> None:
-    assignor = TaskAssignor({0: ["lines"]}, lambda: {"lines": 2})
+    assignor = lines(2)
     result = assignor(
         [
             member("a", SubscriptionInfo(process(1))),
@@ -97,4 +98,4 @@ def test_unreadable_and_too_new_members_are_told_so() -> None:
     )
     assert decode_assignment(result["new"].user_data).error == AssignmentError.VERSION_TOO_NEW
     assert decode_assignment(result["odd"].user_data).error == AssignmentError.UNREADABLE
-    assert result["a"].user_data == encode_assignment(AssignmentInfo(frozenset(assignor.tasks())))
+    assert result["a"].user_data == encode_assignment(AssignmentInfo(frozenset({TaskId(0, 0), TaskId(0, 1)})))
