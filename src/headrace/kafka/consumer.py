@@ -24,7 +24,7 @@ from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.errors import IllegalStateException, KafkaException, OffsetOutOfRangeException
-from headrace.kafka.errors import translate, translate_config_error
+from headrace.kafka.errors import client_error, translate, translate_config_error
 from headrace.kafka.group_client import GroupAdmin, group_client_config
 from headrace.records import TopicPartition
 
@@ -157,8 +157,8 @@ class RecordConsumer:
         self._drained = False
         try:
             messages = self._consume(max_records, timeout_s)
-        except ClientException as failure:
-            batch.errors.append((None, translate(failure, "polling")))
+        except (ClientException, SystemError) as failure:
+            batch.errors.append((None, translate(client_error(failure), "polling")))
             return batch
         except RuntimeError as failure:
             raise IllegalStateException(f"poll on a closed consumer: {failure}") from failure

@@ -134,6 +134,18 @@ TIMED_OUT = frozenset(
         KafkaError.UNSTABLE_OFFSET_COMMIT,
         KafkaError.NOT_ENOUGH_REPLICAS,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.REASSIGNMENT_IN_PROGRESS,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.STALE_BROKER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+        KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
 MISSING_TOPIC = frozenset(
@@ -233,6 +245,22 @@ def translate_code(
     if code in MISSING_TOPIC:
         return MissingSourceTopicException(f"{message}. Create the topic, or correct its name")
     return StreamsException(f"{message}{' (fatal for this client)' if fatal else ''}")
+
+
+def client_error(error: ClientException | SystemError) -> ClientException:
+    """The error of ``confluent_kafka`` in what one of its calls raised.
+
+    With an ``error_cb`` set, poll and flush call it while the exception of a fatal error is already set, and Python
+    makes a SystemError of that, caused by the exception.
+
+    Raises:
+        SystemError: It has another cause.
+    """
+    if isinstance(error, ClientException):
+        return error
+    if isinstance(error.__cause__, ClientException):
+        return error.__cause__
+    raise error
 
 
 def translate(error: KafkaError | ClientException, doing: str) -> KafkaException:

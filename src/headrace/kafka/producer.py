@@ -44,6 +44,7 @@ from headrace.kafka.errors import (
     ClosedClient,
     CommitOutcomeUnknownException,
     SendFailedException,
+    client_error,
     translate,
     translate_config_error,
 )
@@ -116,11 +117,6 @@ class RecordProducer:
         self._failure_count = 0
         self._warned_zero = False
         self._closed = False
-
-    @property
-    def transactional(self) -> bool:
-        """Whether records are written in transactions."""
-        return self._transactional_id is not None
 
     @property
     def in_transaction(self) -> bool:
@@ -337,8 +333,8 @@ class RecordProducer:
         """Run poll or flush, both of which raise a fatal error as soon as the client has one."""
         try:
             return call(timeout_s)
-        except ClientException as error:
-            self._fatal = translate(error, f"producer {self._transactional_id or ''}".rstrip())
+        except (ClientException, SystemError) as error:
+            self._fatal = translate(client_error(error), f"producer {self._transactional_id or ''}".rstrip())
             raise self._fatal from self._fatal.__cause__ or error
 
     def _tracked(self, topic: str) -> SendFunction:
