@@ -7,7 +7,6 @@ an object of either.
 
 from __future__ import annotations
 
-from headrace.errors import TransactionAbortableException
 from headrace.kafka.admin import GroupDescription, GroupMemberDescription, NewTopic, TopicAdmin
 from headrace.kafka.classic import ClassicMembership
 from headrace.kafka.consumer import PolledBatch, RecordConsumer
@@ -36,5 +35,4 @@ __all__ = [
     "Revoked",
     "SendFailedException",
     "TopicAdmin",
-    "TransactionAbortableException",
 ]
