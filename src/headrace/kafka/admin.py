@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
@@ -250,9 +251,15 @@ class TopicAdmin:
             request_timeout=self._timeout_s,
         )
         result: dict[TopicPartition, int] = {}
-        for entry, future in futures.items():
-            tp = TopicPartition(entry.topic, entry.partition)
-            result[tp] = int(self._result(future, f"reading the offsets of {tp}", None).offset)
+        try:
+            for entry, future in futures.items():
+                tp = TopicPartition(entry.topic, entry.partition)
+                result[tp] = int(self._result(future, f"reading the offsets of {tp}", None).offset)
+        except TimeoutException:
+            # the client asks the leader it remembers, for ever: after a leader change it has to be told to look again
+            with contextlib.suppress(ClientException):
+                self._client.list_topics(timeout=self._timeout_s)
+            raise
         return result
 
     def list_groups(self) -> dict[str, GroupType]:

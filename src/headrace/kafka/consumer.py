@@ -23,7 +23,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message
 from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from headrace.errors import IllegalStateException, KafkaException, OffsetOutOfRangeException
+from headrace.errors import IllegalStateException, KafkaException, OffsetOutOfRangeException, TimeoutException
 from headrace.kafka.errors import client_error, translate, translate_config_error
 from headrace.kafka.group_client import GroupAdmin, group_client_config
 from headrace.records import TopicPartition
@@ -49,6 +49,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "fetch.wait.max.ms": 50,
 }
 _WATERMARK_QUERY_TIMEOUT_S = 10.0
+_GROUP_CONNECT_MS = 10_000
 
 
 @dataclass(slots=True)
@@ -261,9 +262,15 @@ class RecordConsumer:
         if not asked:
             return {}
         if self._groups is None:
-            self._groups = GroupAdmin(group_client_config(self._config), int(timeout_s * 1000))
+            self._groups = GroupAdmin(group_client_config(self._config), _GROUP_CONNECT_MS)
         stable = self._config.get("isolation.level", "read_committed") == "read_committed"
-        found = self._groups.offsets(self._config["group.id"], asked, stable=stable, timeout_s=timeout_s)
+        try:
+            found = self._groups.offsets(self._config["group.id"], asked, stable=stable, timeout_s=timeout_s)
+        except TimeoutException:
+            # perhaps the brokers it was connected to are gone: the next call begins with a new connection
+            groups, self._groups = self._groups, None
+            groups.close()
+            raise
         return {tp: found.get(tp) for tp in asked}
 
     def close(self) -> None:

@@ -56,6 +56,7 @@ _COMMIT_VERSION = 8  # by topic name; version 10 wants topic ids
 _FETCH_VERSION = 8  # several groups, by topic name
 _RETRY_PAUSE_S = 0.05
 _LEAVE_TIMEOUT_MS = 5_000
+_ANSWER_TIMEOUT_MS = 5_000
 
 _CLIENT_SETTINGS: Mapping[str, str] = {
     "bootstrap.servers": "bootstrap_servers",
@@ -306,7 +307,7 @@ class GroupConnection:
         Args:
             identity: under which the offsets were read.
             offsets: what to commit.
-            timeout_s: in all.
+            timeout_s: how long to wait for such transactions; a slow broker's answer is waited for a few seconds more.
             newest: the identity of now, or None when the member fell out since: a generation it may have joined
                 meanwhile is not the one that these offsets are of.
 
@@ -518,7 +519,7 @@ class GroupAdmin:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                found = self._admin._manager.run(self._fetch_offsets, group_id, by_topic, stable)
+                found = self._admin._manager.run(self._fetch_in_time, group_id, by_topic, stable)
             except kp.KafkaError as error:
                 if not isinstance(error, (kp.RetriableError, kp.UnstableOffsetCommitError)):
                     raise translate_group_error(error, doing) from error
@@ -531,6 +532,16 @@ class GroupAdmin:
                 time.sleep(_RETRY_PAUSE_S)
             else:
                 return dict(found)
+
+    async def _fetch_in_time(
+        self, group_id: str, by_topic: Mapping[str, list[int]] | None, stable: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        # a request to a broker that went away may never come to an end by itself
+        manager = self._admin._manager
+        found: dict[TopicPartition, OffsetAndMetadata] = await manager.wait_for(
+            manager.call_soon(self._fetch_offsets, group_id, by_topic, stable), _ANSWER_TIMEOUT_MS
+        )
+        return found
 
     async def _fetch_offsets(
         self, group_id: str, by_topic: Mapping[str, list[int]] | None, stable: bool

@@ -202,7 +202,7 @@ class Committer:
             _log.info("%s: metadata of committed offsets stays as it is: %s", self._name, e)
 
     def give_up(self, error: Exception | None) -> None:
-        """Drop what was sent since the last commit: abort the transaction, with a new producer where that takes one.
+        """Drop what was sent since the last commit: abort the transaction, with a new producer after an error.
 
         Args:
             error: Why; None when the member was lost.
@@ -212,15 +212,14 @@ class Committer:
             producer.drop_unsent()
             producer.take_failures()
             return
-        unusable = isinstance(error, TaskMigratedException) or isinstance(
-            getattr(error, "__cause__", None), CommitOutcomeUnknownException
-        )
-        if not unusable:
+        if error is None:
             try:
                 producer.abort_transaction(_ATTEMPT_S)
                 return
             except KafkaException as e:
                 _log.info("%s: the transaction could not be aborted, a new producer ends it: %s", self._name, e)
+        # after a failed transaction librdkafka's producer may hang in the epoch it tries to get; a new one ends the
+        # transaction of the old by its id
         producer.close()
         self._open()
 

@@ -40,6 +40,7 @@ _POLL_S = 0.1
 _BATCH = 10_000
 _COMMITTED_WAIT_S = 0.25
 _SIGN_OF_LIFE_S = 1.0
+_RETRY_S = 0.1
 
 
 @dataclass(slots=True)
@@ -67,6 +68,8 @@ class _Job:
     committed: dict[TopicPartition, OffsetAndMetadata | None] | None = None
     open: dict[TopicPartition, _Changelog] = field(default_factory=dict["TopicPartition", _Changelog])
     count: int = 0
+    not_before: float = 0.0
+    """When the brokers are asked again after they had no answer."""
 
 
 class StateUpdater:
@@ -238,6 +241,9 @@ class StateUpdater:
         reading = {tp: job for job in self._jobs.values() for tp in job.open}
         if reading:
             self._read(consumer, reading)
+        elif self._jobs and all(job.not_before > time.monotonic() for job in self._jobs.values()):
+            with self._guard:
+                self._guard.wait(_RETRY_S)
         for job in list(self._jobs.values()):
             if job.committed is not None and not job.open:
                 self._attempt(consumer, job, self._hand_back)
@@ -281,6 +287,8 @@ class StateUpdater:
         job.deadline = time.monotonic() + self._timeout_s
 
     def _attempt(self, consumer: RecordConsumer, job: _Job, step: Callable[[RecordConsumer, _Job], None]) -> None:
+        if time.monotonic() < job.not_before:
+            return
         try:
             step(consumer, job)
         except (TimeoutException, MissingSourceTopicException) as e:
@@ -289,6 +297,7 @@ class StateUpdater:
                 self._fail(consumer, job, e)
             else:
                 _log.debug("task %s waits: %s", job.task.id, e)
+                job.not_before = time.monotonic() + _RETRY_S
         except Exception as e:
             self._fail(consumer, job, e)
 
