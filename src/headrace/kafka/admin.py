@@ -110,19 +110,31 @@ class TopicAdmin:
             TimeoutException: no answer in time.
             AuthorizationException: Describe on a topic is missing.
         """
+        return {name: len(found.partitions) for name, found in self._described(topics).items()}
+
+    def _described(self, topics: Iterable[str]) -> dict[str, Any]:
         names = sorted(set(topics))
         if not names:
             return {}
         futures: dict[str, concurrent.futures.Future[Any]] = self._client.describe_topics(
             TopicCollection(names), request_timeout=self._timeout_s
         )
-        counts: dict[str, int] = {}
+        found: dict[str, Any] = {}
         for name, future in futures.items():
             try:
-                counts[name] = len(self._result(future, f"describing topic {name}").partitions)
+                found[name] = self._result(future, f"describing topic {name}")
             except _Missing:
                 continue
-        return counts
+        return found
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id of each topic, which a topic of the same name made later does not share; absent topics are left out.
+
+        Raises:
+            TimeoutException: no answer in time.
+            AuthorizationException: Describe on a topic is missing.
+        """
+        return {name: str(found.topic_id) for name, found in self._described(topics).items()}
 
     def list_topics(self) -> frozenset[str]:
         """The names of all topics that this principal may see, internal ones included."""

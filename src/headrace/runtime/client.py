@@ -44,9 +44,7 @@ class ClientSettings:
 
     def membership_options(self, thread_index: int) -> dict[str, Any]:
         """Keyword arguments of the membership of one thread; a static id ends with the thread's number, as in Java."""
-        settings = self.config.membership_config(thread_index)
-        names = ("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "group_instance_id")
-        return {name: settings[name] for name in names if name in settings}
+        return self.config.membership_config(thread_index)
 
 
 def fingerprint(built: BuiltTopology) -> bytes:

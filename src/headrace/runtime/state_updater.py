@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.errors import (
     KafkaException,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.engine.task import StreamTask
     from headrace.kafka import RecordConsumer, TopicAdmin
     from headrace.records import OffsetAndMetadata, RawRecord, TaskId, TopicPartition
+    from headrace.state.keyvalue import StoreBase
 
 _log = logging.getLogger(__name__)
 
@@ -308,8 +309,10 @@ class StateUpdater:
         partitions = list(task.changelogs)
         ends = self._admin.list_offsets(partitions, "latest")
         starts = self._admin.list_offsets(partitions, "earliest")
+        ids = self._admin.topic_ids(tp.topic for tp in partitions)
         offsets: dict[TopicPartition, int] = {}
         for tp, store in task.changelogs.items():
+            self._check_origin(task, store, ids.get(tp.topic))
             known = store.rows.body.offset()
             if known is not None and not starts[tp] <= known <= ends[tp]:
                 raise TaskCorruptedException(
@@ -328,6 +331,22 @@ class StateUpdater:
         for tp, changelog in list(job.open.items()):
             if offsets[tp] >= changelog.end:
                 self._finish(consumer, job, tp, changelog, offsets[tp])
+
+    @staticmethod
+    def _check_origin(task: StreamTask, store: StoreBase[Any, Any], topic_id: str | None) -> None:
+        """A store of a topic that was deleted and made anew (a reset) holds rows that the new one knows nothing of."""
+        body = store.rows.body
+        known = body.origin()
+        if topic_id is None or known == topic_id:
+            return
+        if known is not None:
+            raise TaskCorruptedException(
+                f"task {task.id}: store {store.name} is of a changelog topic that was deleted and made anew (a reset). "
+                "The local store is dropped and restored from the new one.",
+                (task.id,),
+                wipe=True,
+            )
+        body.remember_origin(topic_id)
 
     def _finish(
         self, consumer: RecordConsumer, job: _Job, tp: TopicPartition, changelog: _Changelog, position: int

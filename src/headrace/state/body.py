@@ -33,6 +33,14 @@ class KeyValueBody(Protocol):
         """Next changelog offset to restore from, or None when nothing has been recorded."""
         ...
 
+    def origin(self) -> str | None:
+        """Id of the topic that the rows and the offset are of, or None when none has been recorded."""
+        ...
+
+    def remember_origin(self, topic_id: str) -> None:
+        """Record it. Another topic of the same name, made later, has another id and says nothing about these rows."""
+        ...
+
     def approximate_count(self) -> int:
         """Number of rows, roughly."""
         ...

@@ -18,6 +18,7 @@ class InMemoryBody:
         self._rows: dict[bytes, bytes] = {}
         self._sorted: list[bytes] | None = []
         self._offset: int | None = None
+        self._origin: str | None = None
         self.get = self._rows.get
 
     def scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -48,6 +49,14 @@ class InMemoryBody:
     def offset(self) -> int | None:
         """See the protocol."""
         return self._offset
+
+    def origin(self) -> str | None:
+        """See the protocol."""
+        return self._origin
+
+    def remember_origin(self, topic_id: str) -> None:
+        """See the protocol."""
+        self._origin = topic_id
 
     def approximate_count(self) -> int:
         """See the protocol."""

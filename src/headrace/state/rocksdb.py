@@ -1,12 +1,9 @@
 """Rows in RocksDB, one database a store. The only module that knows rocksdict.
 
-Layout: rows in the default column family; in the family ``headrace`` the key ``format`` holds the layout's version and
-``offset`` the next changelog offset to restore from as 8 bytes big endian. A batch carries rows and offset together,
-and the write-ahead log is on (not synced): after the death of the process nothing is lost, after the death of the
-machine the log ends at a whole batch, so rows and offset always agree.
-
-A database is made in several steps; while they last its directory holds the file ``being-made``, so that one whose
-maker was killed in between is made again instead of being taken for somebody else's.
+Layout: rows in the default column family; in the family ``headrace`` the key ``format`` holds the layout's version,
+``offset`` the next changelog offset to restore from as 8 bytes big endian, ``origin`` the changelog topic's id. A batch
+carries rows and offset together, and the write-ahead log is on (not synced): after the death of the process nothing is
+lost, after the death of the machine the log ends at a whole batch, so rows and offset always agree.
 """
 
 from __future__ import annotations
@@ -81,6 +78,7 @@ class RocksDBBody:
                     "that wrote it, or remove the directory and the store is restored from its changelog topic."
                 )
             raw = meta.get(b"offset")
+            origin = meta.get(b"origin")
         except BaseException:
             meta.close()
             del meta, handle
@@ -89,6 +87,7 @@ class RocksDBBody:
         meta.close()
         self._meta: Any = handle
         self._offset = None if raw is None else int.from_bytes(raw, "big")
+        self._origin: str | None = None if origin is None else origin.decode("ascii")
         self.get = self._db.get
 
     def scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -124,6 +123,17 @@ class RocksDBBody:
     def offset(self) -> int | None:
         """See the protocol."""
         return self._offset
+
+    def origin(self) -> str | None:
+        """See the protocol."""
+        return self._origin
+
+    def remember_origin(self, topic_id: str) -> None:
+        """See the protocol."""
+        batch: Any = rocksdict.WriteBatch(raw_mode=True)
+        batch.put(b"origin", topic_id.encode("ascii"), self._meta)
+        self._db.write(batch)
+        self._origin = topic_id
 
     def approximate_count(self) -> int:
         """See the protocol."""

@@ -21,8 +21,10 @@ from headrace import (
     StreamsBuilder,
     StreamsConfig,
 )
+from headrace.kafka import TopicAdmin
 from headrace.serdes import LongDeserializer, StringDeserializer
 from headrace.testing.cluster import LocalCluster
+from headrace.tools.reset import ResetRequest, application_topics, reset
 from headrace.topics import LatestByKey, TopicWriter, ensure_topics
 from headrace.topics import NewTopic as Topic
 
@@ -201,6 +203,30 @@ def test_slow_user_code_commits_all_the_same_and_gathers_little(
             totals.total()
         assert most <= 11_000
         assert streams.state() is State.RUNNING
+
+
+def test_a_store_of_a_changelog_that_a_reset_made_anew_is_dropped(
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    topology = counting(unique("in"), unique("out"))
+    write(bootstrap_servers, unique("in"), 400)
+    with totals_of(bootstrap_servers, unique("out")) as totals, running(topology, app):
+        wait_until(lambda: totals.total() == 400, "the first life's lines")
+    admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
+    inputs, internal = application_topics(topology, app["application.id"])
+    reset(admin, ResetRequest(app["application.id"], inputs, internal_topics=internal))
+    admin.close()
+    # the second life begins on another machine, and its changelog grows past the offsets that the first machine has
+    again = counting(unique("in"), unique("out-again"))
+    ensure_topics(bootstrap_servers, [Topic(unique("out-again"), 2)])
+    write(bootstrap_servers, unique("in"), 400, 400)
+    elsewhere = app | {"state.dir": str(tmp_path / "elsewhere")}
+    with totals_of(bootstrap_servers, unique("out-again")) as totals, running(again, elsewhere):
+        wait_until(lambda: totals.total() >= 800, "the second life's lines")
+    write(bootstrap_servers, unique("in"), 20, 800)
+    with totals_of(bootstrap_servers, unique("out-again")) as totals, running(again, app):
+        wait_until(lambda: totals.total() >= 820, "the lines after both")
+        assert totals.total() == 820
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])

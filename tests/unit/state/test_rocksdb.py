@@ -219,3 +219,14 @@ def test_destroy(tmp_path: Path) -> None:
     assert fresh.offset() is None
     assert rows(fresh) == []
     fresh.close()
+
+
+def test_the_origin_outlives_the_process(tmp_path: Path) -> None:
+    body = RocksDBBody(tmp_path / "s")
+    assert body.origin() is None
+    body.remember_origin("abc")
+    body.write([(b"k", b"v")], 5)
+    body.close()
+    again = RocksDBBody(tmp_path / "s")
+    assert (again.origin(), again.offset(), again.get(b"k")) == ("abc", 5, b"v")
+    again.close()
