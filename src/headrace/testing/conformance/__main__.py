@@ -23,13 +23,17 @@ def main(argv: list[str] | None = None) -> int:
     for directory in (options.cases, options.expected):
         if not directory.is_dir():
             parser.error(f"{directory} is not a directory")
-    logging.disable()  # what the cases provoke on purpose is no news
     counts: Counter[Outcome] = Counter()
-    for name in case_names(options.cases, options.only):
-        result = run_case(options.cases, options.expected, name)
-        counts[result.outcome] += 1
-        if result.outcome is not Outcome.PASSED:
-            print(f"{result.outcome.name} {name}: {result.reason}".replace("\n", " "))
+    level = logging.root.manager.disable
+    logging.disable()  # what the cases provoke on purpose is no news
+    try:
+        for name in case_names(options.cases, options.only):
+            result = run_case(options.cases, options.expected, name)
+            counts[result.outcome] += 1
+            if result.outcome is not Outcome.PASSED:
+                print(f"{result.outcome.name} {name}: {result.reason}".replace("\n", " "))
+    finally:
+        logging.disable(level)
     print(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome))
     return 1 if counts[Outcome.FAILED] else 0
 
