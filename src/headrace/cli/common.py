@@ -14,11 +14,14 @@ from rich.console import Console
 
 from headrace.config.sources import Environment, read_source
 from headrace.errors import ConfigException, KafkaException
+from headrace.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import typer
+
+    from headrace.config import StreamsConfig
 
 FAILED = 1
 USAGE = 2
@@ -52,7 +55,7 @@ def run_app(app: typer.Typer) -> int:
     except ConfigException as wrong:
         note(f"error: {wrong}")
         return USAGE
-    except KafkaException as failed:
+    except (KafkaException, OSError) as failed:
         note(f"error: {failed}")
         return FAILED
     except SystemExit as ended:
@@ -112,6 +115,20 @@ def call_with_config(function: Callable[..., Any], config: Any) -> Any:
             " a topology function takes the configuration, or nothing"
         )
     return function(config) if required or optional else function()
+
+
+def topology_of(reference: str, config: StreamsConfig) -> Topology:
+    """The topology that the function ``MODULE:FUNCTION`` returns for a configuration.
+
+    Raises:
+        ConfigException: there is no such function, or it returns something else.
+    """
+    built = call_with_config(load_function(reference), config)
+    if not isinstance(built, Topology):
+        raise ConfigException(
+            f"{reference} returned a {type(built).__name__}, not a Topology: end it with builder.build()"
+        )
+    return built
 
 
 def read_properties(file: Path | None, settings: Iterable[str]) -> dict[str, Any]:

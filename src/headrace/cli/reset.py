@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common import FAILED, call_with_config, load_function, note, read_properties, say
+from headrace.cli.common import FAILED, note, read_properties, say, topology_of
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigException
 from headrace.kafka import TopicAdmin
@@ -55,7 +55,7 @@ def reset(
     inputs = [name.strip() for text in input_topics or () for name in text.split(",") if name.strip()]
     internal: frozenset[str] | None = None
     if topology is not None:
-        built = call_with_config(load_function(topology), streams_config)
+        built = topology_of(topology, streams_config)
         sources, internal = application_topics(built, str(properties["application.id"]))
         inputs = inputs or list(sources)
     request = ResetRequest(
@@ -76,8 +76,8 @@ def reset(
             raise typer.Exit(FAILED)
     else:
         note(
-            f"reset {request.application_id}; its local state is not touched:"
-            " delete it, or call clean_up() before the next start"
+            f"reset {request.application_id}; local state (state.dir) is not touched:"
+            " stores of topics that were deleted are dropped by themselves at the next start"
         )
 
 

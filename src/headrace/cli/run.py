@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import call_with_config, load_function, log_to_stderr, read_properties
+from headrace.cli.common import log_to_stderr, read_properties, topology_of
 from headrace.config import StreamsConfig
 from headrace.tools.service import run_until_stopped
 
@@ -21,5 +21,5 @@ def run(
     """Run an application until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
     log_to_stderr(log_level)
     streams_config = StreamsConfig.load(read_properties(config, settings or ()))
-    topology = call_with_config(load_function(function), streams_config)
+    topology = topology_of(function, streams_config)
     raise typer.Exit(run_until_stopped(topology, streams_config))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common import call_with_config, load_function, out, read_properties
+from headrace.cli.common import out, read_properties, topology_of
 from headrace.config import StreamsConfig
 
 app = typer.Typer(help="What an application is made of.", no_args_is_help=True)
@@ -27,7 +27,7 @@ def show(
     config: Annotated[Path | None, typer.Option("--config", help="A .properties file.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting.")] = None,
 ) -> None:
-    """Print a topology as Java's ``describe()`` does."""
+    """Print a topology as Java's describe() does."""
     properties = {**_NOWHERE, **read_properties(config, settings or ())}
-    built = call_with_config(load_function(function), StreamsConfig.load(properties))
+    built = topology_of(function, StreamsConfig.load(properties))
     out.print(str(built.describe()), markup=False, end="")

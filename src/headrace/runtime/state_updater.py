@@ -340,12 +340,13 @@ class StateUpdater:
         if topic_id is None or known == topic_id:
             return
         if known is not None:
-            raise TaskCorruptedException(
-                f"task {task.id}: store {store.name} is of a changelog topic that was deleted and made anew (a reset). "
-                "The local store is dropped and restored from the new one.",
-                (task.id,),
-                wipe=True,
+            _log.warning(
+                "task %s: the changelog topic of store %s was deleted and made anew (a reset): the local rows are "
+                "dropped and restored from the new one",
+                task.id,
+                store.name,
             )
+            body.clear()
         body.remember_origin(topic_id)
 
     def _finish(

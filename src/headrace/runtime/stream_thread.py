@@ -62,6 +62,8 @@ _POLL_RECORDS = 5_000
 _SLICE_S = 0.01
 _LARGEST_SLICE = 4_096
 _CLOSE_UPDATER_S = 10.0
+_ADMIN_TIMEOUT_MS = 10_000
+"""Short enough that a stop is not kept waiting by brokers that do not answer."""
 
 
 class StreamThread:
@@ -176,7 +178,8 @@ class StreamThread:
 
     def _open(self) -> None:
         shared, config, later = self._shared, self._shared.config, self._cleanup.callback
-        self._admin = admin = TopicAdmin(config.admin_config(client_id=f"{shared.client_id}-admin"))
+        _log.info("%s: connecting to %s", self.name, ", ".join(config.bootstrap_servers))
+        self._admin = admin = TopicAdmin(config.admin_config(client_id=f"{shared.client_id}-admin"), _ADMIN_TIMEOUT_MS)
         later(admin.close)
         self._plan = found = self._prepared(admin)
         self._counts = dict(found.partition_counts)
@@ -224,7 +227,8 @@ class StreamThread:
             except TimeoutException as e:
                 if time.monotonic() >= deadline or self._stop.is_set():
                     raise
-                _log.warning("%s: preparing topics: %s; trying again", self.name, e)
+                brokers = ", ".join(self._shared.config.bootstrap_servers)
+                _log.warning("%s: the brokers at %s do not answer, trying again: %s", self.name, brokers, e)
                 self._stop.wait(0.5)
 
     def _subscription(self, owned: frozenset[TaskId]) -> bytes:

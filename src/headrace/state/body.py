@@ -41,6 +41,10 @@ class KeyValueBody(Protocol):
         """Record it. Another topic of the same name, made later, has another id and says nothing about these rows."""
         ...
 
+    def clear(self) -> None:
+        """Delete every row, the offset and the origin."""
+        ...
+
     def approximate_count(self) -> int:
         """Number of rows, roughly."""
         ...

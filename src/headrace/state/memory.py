@@ -58,6 +58,12 @@ class InMemoryBody:
         """See the protocol."""
         self._origin = topic_id
 
+    def clear(self) -> None:
+        """See the protocol."""
+        self._rows.clear()
+        self._sorted = []
+        self._offset = self._origin = None
+
     def approximate_count(self) -> int:
         """See the protocol."""
         return len(self._rows)

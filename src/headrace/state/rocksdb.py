@@ -135,6 +135,17 @@ class RocksDBBody:
         self._db.write(batch)
         self._origin = topic_id
 
+    def clear(self) -> None:
+        """See the protocol."""
+        # rows first: after a crash in between, offset and origin still say what is not to be trusted
+        keys = [key for key, _ in self.scan(None, None, reverse=False)]
+        self.write([(key, None) for key in keys], None)
+        batch: Any = rocksdict.WriteBatch(raw_mode=True)
+        batch.delete(b"offset", self._meta)
+        batch.delete(b"origin", self._meta)
+        self._db.write(batch)
+        self._offset = self._origin = None
+
     def approximate_count(self) -> int:
         """See the protocol."""
         return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)

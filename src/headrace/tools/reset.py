@@ -5,7 +5,7 @@ Unlike the Java tool a dry run changes nothing at all, groups of every protocol 
 deleted on the strength of its name alone when that name could be another application's. Source of the rules:
 ``kafka.tools.StreamsResetter`` (4.4).
 
-Local state is not the brokers': after a reset delete it with ``KafkaStreams.clean_up()``.
+Local state is not the brokers': a store whose changelog topic was deleted drops its rows by itself at the next start.
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ class ResetPlan:
         out = [f"cannot reset: {why}" for why in self.refusals]
         if self.remove_members:
             out.append(f"remove the members of group {self.application_id}")
+        if not self.offsets:
+            out.append("no input topic is named (--input-topics, --topology): no offset is set")
         out += [f"set the offset of {tp} to {offset}" for tp, offset in sorted(self.offsets.items())]
         out += [f"delete topic {topic}" for topic in self.delete]
         out += [f"keep topic {topic}: {why}" for topic, why in self.kept]
-        return out or ["nothing to do"]
+        return out
 
 
 def reset(
@@ -115,7 +117,8 @@ def reset(
     if isinstance(request.to, int) and request.to < 0:
         raise ConfigException(f"offset {request.to} is negative: an offset is 0 or more")
     plan = plan_reset(request, look(admin, request))
-    for line in plan.lines():
+    # what is refused is not listed as if it were done
+    for line in plan.lines() if dry_run or not plan.refusals else plan.lines()[: len(plan.refusals)]:
         tell(line)
     if not dry_run:
         carry_out(admin, plan)

@@ -43,7 +43,8 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
 
     def failed(error: BaseException) -> StreamThreadExceptionResponse:
         failures.append(error)
-        log.error("the application stops: %s: %s", type(error).__name__, error, exc_info=error)
+        # the stream thread has logged where it came from
+        log.error("the application stops: %s: %s", type(error).__name__, error)
         over.set()
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 

@@ -230,3 +230,15 @@ def test_the_origin_outlives_the_process(tmp_path: Path) -> None:
     again = RocksDBBody(tmp_path / "s")
     assert (again.origin(), again.offset(), again.get(b"k")) == ("abc", 5, b"v")
     again.close()
+
+
+def test_a_cleared_body_is_as_new(tmp_path: Path) -> None:
+    body = RocksDBBody(tmp_path / "s")
+    body.remember_origin("abc")
+    body.write([(b"%d" % i, b"v") for i in range(25_000)], 5)
+    body.clear()
+    assert (list(body.scan(None, None, False)), body.offset(), body.origin()) == ([], None, None)
+    body.close()
+    again = RocksDBBody(tmp_path / "s")
+    assert (list(again.scan(None, None, False)), again.offset(), again.origin()) == ([], None, None)
+    again.close()

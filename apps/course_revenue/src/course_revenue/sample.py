@@ -84,7 +84,7 @@ def sample(size: SampleSize) -> Iterator[SampleRecord]:
                 if size.missing <= fate < size.missing + size.late:
                     yield row(number, event_time)
         number = 0 if rnd.random() < size.hot else rnd.choices(range(size.courses), cum_weights=cumulative)[0]
-        key = LineKey(f"order-{i // _LINES_PER_ORDER}", f"line-{i % _LINES_PER_ORDER + 1}")
+        key = LineKey(f"order-{size.seed}-{i // _LINES_PER_ORDER}", f"line-{i % _LINES_PER_ORDER + 1}")
         line = PurchaseLine(
             order_id=key.order_id,
             line_id=key.line_id,
