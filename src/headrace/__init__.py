@@ -48,6 +48,18 @@ from headrace.api.processor import (
     ProcessorContext,
 )
 from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
+from headrace.api.windows import (
+    EmitStrategy,
+    SessionWindow,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindow,
+    TimeWindows,
+    UnlimitedWindow,
+    UnlimitedWindows,
+    Window,
+    Windowed,
+)
 from headrace.config import StreamsConfig
 from headrace.dsl import BranchedKStream, KGroupedStream, KStream, KTable, StreamsBuilder
 from headrace.records import TaskId, TopicPartition
@@ -62,6 +74,7 @@ __all__ = [
     "BranchedKStream",
     "Consumed",
     "DeserializationExceptionHandler",
+    "EmitStrategy",
     "ErrorHandlerContext",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
@@ -92,14 +105,23 @@ __all__ = [
     "Response",
     "Serde",
     "Serdes",
+    "SessionWindow",
+    "SessionWindows",
+    "SlidingWindows",
     "State",
     "Stores",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",
     "StreamsConfig",
     "TaskId",
+    "TimeWindow",
+    "TimeWindows",
     "TimestampedKeyValueStore",
     "TopicPartition",
     "Topology",
+    "UnlimitedWindow",
+    "UnlimitedWindows",
     "ValueAndTimestamp",
+    "Window",
+    "Windowed",
 ]
