@@ -55,6 +55,12 @@ class Bound(NamedTuple):
     close: Callable[[], None] | None = None
 
 
+ValueGetter: TypeAlias = "Callable[[Any], tuple[Any, ...] | None]"
+"""``get(key)`` gives a table's row ``(value, timestamp, …)``, or None."""
+ValueGetterAsOf: TypeAlias = "Callable[[Any, int], tuple[Any, ...] | None]"
+"""``get(key, timestamp)`` gives the row as it was at that time (epoch ms), or None."""
+
+
 class NodeContext(Protocol):
     """What an operator is given when it is bound."""
 
@@ -94,6 +100,10 @@ class NodeContext(Protocol):
         """Count one record as dropped for ``reason`` and log where it lies, without its content."""
         ...
 
+    def add_life(self, init: Callable[[], None], close: Callable[[], None]) -> None:
+        """Have something the operator holds live as long as the node: see :class:`Bound` for when both run."""
+        ...
+
     def request_commit(self) -> None:
         """Ask the thread to commit after this record."""
         ...
@@ -108,6 +118,23 @@ class Operator(Protocol):
 
     def bind(self, node: NodeContext, /) -> Bound:
         """Make the closures for one task."""
+        ...
+
+
+class ValueGetterSupplier(Protocol):
+    """How other operators read a table's rows: from its store, or by computing them from the rows of others."""
+
+    @property
+    def store_names(self) -> tuple[str, ...]:
+        """The stores that it reads, to be connected to whoever binds it."""
+        ...
+
+    def bind(self, node: NodeContext, /) -> ValueGetter:
+        """The function that reads, for one task."""
+        ...
+
+    def bind_as_of(self, node: NodeContext, /) -> ValueGetterAsOf | None:
+        """The function that reads former rows, for one task; None when the table is not versioned."""
         ...
 
 

@@ -106,7 +106,7 @@ class StreamsBuilder:
         name = scope.node_name(how.name, naming.TABLE_SOURCE)
         is_named = store.materialized.store_name is not None
         node = scope.graph.add((ROOT,), name, TableSource(source, topic, how, store, stored=is_named))
-        return KTable(self._place(node, name, source, how), store)
+        return KTable(self._place(node, name, source, how), store.materialized.store_name)
 
     def add_state_store(self, builder: StoreBuilder[Any, Any]) -> StreamsBuilder:
         """Add a store, to be named where a processor uses it. Gives this builder."""

@@ -55,6 +55,7 @@ class TableSource:
     consumed: Consumed[Any, Any]
     store: Store
     stored: bool
+    send_old_values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,21 @@ class StreamToTable:
 
     store: Store
     stored: bool
+    send_old_values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """An operator, with a store of its own or the names of stores that exist."""
+    """An operator, with a store of its own or the names of stores that exist.
+
+    ``inputs`` are the nodes of the tables that it computes its rows and old values from, when it makes a table and
+    does not keep them itself.
+    """
 
     operator: Operator
     store: Store | None = None
     store_names: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

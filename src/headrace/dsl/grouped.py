@@ -103,7 +103,7 @@ class KGroupedStream(Generic[K, V]):
         name = self._at.scope.node_name(None if named is None else named.name, prefix)
         at = self._repartitioned(store.name) if self._at.repartition else self._at
         at = replace(at.add(name, Process(operator, store)), key_serde=store.key_serde, value_serde=store.value_serde)
-        return KTable(at, store)
+        return KTable(at, store.materialized.store_name)
 
     def _repartitioned(self, store_name: str) -> Place:
         grouped, scope = self._grouped, self._at.scope

@@ -187,7 +187,7 @@ class KStream(Generic[K, V]):
             at = at.through_topic(naming.repartition_names(scope.names, name), key_serde, value_serde)
         is_named = store.materialized.store_name is not None
         at = at.add(name, StreamToTable(store, stored=is_named))
-        return KTable(replace(at, key_serde=key_serde, value_serde=value_serde), store)
+        return KTable(replace(at, key_serde=key_serde, value_serde=value_serde), store.materialized.store_name)
 
     def group_by_key(self, grouped: Grouped[K, V] | None = None) -> KGroupedStream[K, V]:
         """Group by the key as it is.
@@ -297,9 +297,9 @@ class KStream(Generic[K, V]):
         sources = at.sources | table.at.sources
         scope.copartitioned.append(sources)
         name = scope.node_name(how.name, naming.LEFT_JOIN if left else naming.JOIN)
-        store = table.keep_rows()
-        operator = StreamTableJoin(store, joiner, left, with_key)
-        at = at.add(name, Process(operator, store_names=(store,)), takes_null_keys=left)
+        rows = table.value_getter()
+        operator = StreamTableJoin(rows, joiner, left, with_key)
+        at = at.add(name, Process(operator, store_names=rows.store_names), takes_null_keys=left)
         key_serde = how.key_serde or at.key_serde
         return KStream(replace(at, key_serde=key_serde, value_serde=None, sources=sources, repartition=False))
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace import naming
-from headrace.dsl.graph import StreamToTable, TableSource
+from headrace.dsl import tables
 from headrace.processors.tables import TableToStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headrace.api.engine import ValueGetterSupplier
     from headrace.api.options import Named
-    from headrace.dsl.graph import Store
     from headrace.dsl.kstream import KStream
     from headrace.dsl.place import Place
 
@@ -29,23 +29,30 @@ class KTable(Generic[K, V]):
         at: Where it stands in the logical graph (for the library's own use).
     """
 
-    def __init__(self, at: Place, store: Store) -> None:
+    def __init__(self, at: Place, queryable_store_name: str | None = None) -> None:
         self.at = at
-        self._store = store
+        self._queryable_store_name = queryable_store_name
 
     def queryable_store_name(self) -> str | None:
-        """Name of the store that holds the table, if the user gave one; else None."""
-        return self._store.materialized.store_name
+        """Name of the store that holds the table's rows, under which they can be queried; None when there is none."""
+        return self._queryable_store_name
 
-    def keep_rows(self) -> str:
-        """Make the table have a store, because an operation looks its rows up; gives the store's name.
+    def value_getter(self) -> ValueGetterSupplier:
+        """How the table's rows are read; a table that is only read as changes keeps none until this is called.
 
-        For the library's own use. A table that is only read as changes keeps no rows.
+        For the library's own use. The stores that it names must be connected to the node that binds it.
         """
-        node = self.at.scope.graph.nodes[self.at.node]
-        if isinstance(node.data, TableSource | StreamToTable):
-            node.data = replace(node.data, stored=True)
-        return self._store.name
+        return tables.value_getter(self.at.scope.graph, self.at.node)
+
+    def enable_sending_old_values(self, *, force: bool = True) -> bool:
+        """Have the table's changes carry old values; gives whether they do.
+
+        For the library's own use.
+
+        Args:
+            force: Make the table keep rows for it, if it does not yet.
+        """
+        return tables.send_old_values(self.at.scope.graph, self.at.node, force=force)
 
     @overload
     def to_stream(self, *, named: Named | None = None) -> KStream[K, V]: ...

@@ -75,12 +75,11 @@ def _write(topology: Topology, node: Node, parents: tuple[str, ...], default_sto
             _add_source(topology, node.name, data.topics, data)
         case TableSource():
             _add_source(topology, data.source_name, (data.topic,), data)
-            operator = tables.TableSource(data.store.name if data.stored else None)
-            topology.add_operator(node.name, operator, (data.source_name,))
+            topology.add_operator(node.name, _table_source(data), (data.source_name,))
             if data.stored:
                 topology.add_state_store(_builder(data.store, default_store_type), node.name)
         case StreamToTable():
-            topology.add_operator(node.name, tables.StreamToTable(data.store.name if data.stored else None), parents)
+            topology.add_operator(node.name, _table_source(data), parents)
             if data.stored:
                 topology.add_state_store(_builder(data.store, default_store_type), node.name)
         case Process():
@@ -104,6 +103,10 @@ def _write(topology: Topology, node: Node, parents: tuple[str, ...], default_sto
             )
         case StateStore():
             topology.add_state_store(data.builder)
+
+
+def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:
+    return tables.TableSource(data.store.name if data.stored else None, data.send_old_values)
 
 
 def _add_source(topology: Topology, name: str, topics: tuple[str, ...], data: StreamSource | TableSource) -> None:

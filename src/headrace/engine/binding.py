@@ -102,6 +102,10 @@ class BoundTask:
             if close is not None:
                 self._closers.append(close)
 
+    def add_life(self, init: Callable[[], None] | None, close: Callable[[], None] | None) -> None:
+        """Have a part of an operator initialized and closed with the task."""
+        self._lives.append((init, close))
+
     def fail(self, error: Exception) -> Exception:
         """Remember the first fatal error. Returns what to raise."""
         if self.failure is None:
@@ -206,7 +210,7 @@ class BoundTask:
                     process[spec.name] = bound.process
                 if bound.process_change is not None:
                     process_change[spec.name] = bound.process_change
-                self._lives.append((bound.init, bound.close))
+                self.add_life(bound.init, bound.close)
             else:
                 process[spec.name] = node.forward
                 sources.append(spec)
@@ -504,6 +508,9 @@ class _Node:
                 self.task_id,
             )
         return self._task.stores[name]
+
+    def add_life(self, init: Callable[[], None], close: Callable[[], None]) -> None:
+        self._task.add_life(init, close)
 
     def user_error(self, error: Exception, key: object, value: object, timestamp: int, headers: Headers | None) -> None:
         self._task.user_error(self.name, error, key, value, timestamp, headers)

@@ -10,25 +10,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.engine import Bound
+from headrace.processors.rows import StoreRows, TableOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.api.engine import NodeContext
+    from headrace.api.engine import NodeContext, ValueGetterSupplier
     from headrace.records import Headers
     from headrace.state.keyvalue import TimestampedKeyValueStore
 
 
 @dataclass(frozen=True, slots=True)
-class StreamAggregate:
+class StreamAggregate(TableOperator):
     """``aggregator(key, value, aggregate) -> aggregate`` from ``initializer()`` on."""
 
     store_name: str
     initializer: Callable[[], Any]
     aggregator: Callable[[Any, Any, Any], Any]
-    send_old_values: bool = False
 
-    def bind(self, node: NodeContext) -> Bound:
+    def rows(self, *inputs: ValueGetterSupplier) -> StoreRows:
+        """See :class:`headrace.processors.rows.TableOperator`."""
+        return StoreRows(self.store_name)
+
+    def bind(self, node: NodeContext, /) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         initializer, aggregator, user_error = self.initializer, self.aggregator, node.user_error
         forward, drop = node.forward_change, node.drop
@@ -61,14 +65,17 @@ class StreamAggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamReduce:
+class StreamReduce(TableOperator):
     """``reducer(old, value) -> value``; the first value of a key stands as it is."""
 
     store_name: str
     reducer: Callable[[Any, Any], Any]
-    send_old_values: bool = False
 
-    def bind(self, node: NodeContext) -> Bound:
+    def rows(self, *inputs: ValueGetterSupplier) -> StoreRows:
+        """See :class:`headrace.processors.rows.TableOperator`."""
+        return StoreRows(self.store_name)
+
+    def bind(self, node: NodeContext, /) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         reducer, user_error = self.reducer, node.user_error
         forward, drop = node.forward_change, node.drop

@@ -10,9 +10,8 @@ from headrace.api.engine import Bound
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.api.engine import NodeContext
+    from headrace.api.engine import NodeContext, ValueGetterSupplier
     from headrace.records import Headers
-    from headrace.state.keyvalue import TimestampedKeyValueStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class StreamTableJoin:
     and without a key too when inner. Changes of the table make no results.
     """
 
-    store_name: str
+    table: ValueGetterSupplier
     joiner: Callable[..., Any]
     left: bool
     with_key: bool = False
@@ -32,8 +31,7 @@ class StreamTableJoin:
     def bind(self, node: NodeContext) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         joiner, left, forward, drop, user_error = self.joiner, self.left, node.forward, node.drop, node.user_error
-        store: TimestampedKeyValueStore[Any, Any] = node.store(self.store_name)
-        get = store.get_pair
+        get = self.table.bind(node)
         with_key = self.with_key
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:

@@ -72,10 +72,6 @@ class TableSource:
         return Bound(process)
 
 
-StreamToTable = TableSource
-"""``to_table``: the same, from a stream of the topology."""
-
-
 @dataclass(frozen=True, slots=True)
 class TableToStream:
     """Each change's new value becomes a record."""

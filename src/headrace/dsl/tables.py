@@ -1,0 +1,54 @@
+"""What the graph knows of tables: who must keep rows, and whose changes carry old values.
+
+A table keeps no rows until somebody needs them: a store that the user named, an operation that looks rows up, or one
+that needs old values. A table that is computed from another one (filtered, mapped) asks that one instead of keeping
+rows of its own. All of it is decided while the operations are recorded, in their order, as in Java: an operation is
+bound to what its table was at that moment, and old values that were asked for once are sent to everybody.
+Sources: ``kstream.internals.KTableImpl.{valueGetterSupplier,enableSendingOldValues}``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.dsl.graph import Graph, Process, StreamToTable, TableSource
+from headrace.processors.rows import StoreRows, TableOperator
+
+if TYPE_CHECKING:
+    from headrace.api.engine import ValueGetterSupplier
+
+
+def value_getter(graph: Graph, number: int) -> ValueGetterSupplier:
+    """How the rows of the table at a node are read. What has to keep rows for that is made to keep them."""
+    node = graph.nodes[number]
+    data = node.data
+    if isinstance(data, TableSource | StreamToTable):
+        node.data = replace(data, stored=True)
+        return StoreRows(data.store.name)
+    assert isinstance(data, Process)
+    assert isinstance(data.operator, TableOperator), "the handle of a table stands at a node that makes one"
+    return data.operator.rows(*(value_getter(graph, table) for table in data.inputs))
+
+
+def send_old_values(graph: Graph, number: int, *, force: bool) -> bool:
+    """Have the changes of the table at a node carry old values; gives whether they do.
+
+    Args:
+        graph: The graph.
+        number: The table's node.
+        force: Tables that keep no rows yet are made to; otherwise they are left as they are.
+    """
+    node = graph.nodes[number]
+    data = node.data
+    if isinstance(data, TableSource | StreamToTable):
+        if not force and not data.stored:
+            return False
+        node.data = replace(data, stored=True, send_old_values=True)
+        return True
+    assert isinstance(data, Process)
+    assert isinstance(data.operator, TableOperator), "the handle of a table stands at a node that makes one"
+    if not all(send_old_values(graph, table, force=force) for table in data.inputs):
+        return False
+    node.data = replace(data, operator=data.operator.sending_old_values())
+    return True
