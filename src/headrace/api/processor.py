@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
-    from headrace.records import TaskId
+    from headrace.records import Headers, TaskId
 
 KIn = TypeVar("KIn")
 VIn = TypeVar("VIn")
@@ -59,6 +59,18 @@ class ProcessingContext(Protocol):
 
     def commit(self) -> None:
         """Ask for a commit as soon as possible; it does not happen inside this call."""
+        ...
+
+
+class TransformerContext(ProcessingContext, Protocol):
+    """Context of a :class:`ValueTransformerWithKey`: nothing can be forwarded from it."""
+
+    def timestamp(self) -> int:
+        """Time of the record or row in work (epoch ms)."""
+        ...
+
+    def headers(self) -> Headers:
+        """A copy of the headers of the record in work; empty outside of one."""
         ...
 
 
@@ -142,6 +154,24 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
         """Called when the task closes, also after failures. Stores are closed by the library."""
 
 
+class ValueTransformerWithKey(Generic[KIn, VIn, VOut]):
+    """Computes a table's values with state. Source: ``kstream.ValueTransformerWithKey``.
+
+    A supplier makes a new one for every task, and for everybody who looks rows up in a table that keeps none.
+    """
+
+    def init(self, context: TransformerContext) -> None:
+        """Called once before the first row."""
+
+    def transform(self, key: KIn, value: VIn | None) -> VOut | None:
+        """The new value of a row, or None for no row. ``value`` is None where a row was deleted."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called when the task closes, also after failures."""
+
+
 if TYPE_CHECKING:
     ProcessorSupplier = Callable[[], Processor[KIn, VIn, KOut, VOut]]
     FixedKeyProcessorSupplier = Callable[[], FixedKeyProcessor[KIn, VIn, VOut]]
+    ValueTransformerWithKeySupplier = Callable[[], ValueTransformerWithKey[KIn, VIn, VOut]]

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
 from headrace.dsl import tables
-from headrace.processors.tables import TableToStream
+from headrace.dsl.graph import Process, Store
+from headrace.processors.tables import TableFilter, TableMapValues, TableToStream, TableTransformValues
+from headrace.topology.topology import check_supplier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import ValueGetterSupplier
-    from headrace.api.options import Named
+    from headrace.api.options import Materialized, Named
+    from headrace.api.processor import ValueTransformerWithKey
+    from headrace.api.serde import Serde
     from headrace.dsl.kstream import KStream
     from headrace.dsl.place import Place
+    from headrace.processors.rows import TableOperator
 
 K = TypeVar("K")
 V = TypeVar("V")
 KR = TypeVar("KR")
+VR = TypeVar("VR")
 
 
 class KTable(Generic[K, V]):
@@ -54,6 +60,137 @@ class KTable(Generic[K, V]):
         """
         return tables.send_old_values(self.at.scope.graph, self.at.node, force=force)
 
+    # one row at a time
+
+    def filter(
+        self,
+        predicate: Callable[[K, V], bool],
+        materialized: Materialized[K, V] | None = None,
+        named: Named | None = None,
+    ) -> KTable[K, V]:
+        """Only the rows for which ``predicate(key, value)`` holds; a row that no longer does is deleted.
+
+        Args:
+            predicate: Called for rows, never for deletions.
+            materialized: The store. Only one with a name is made; without it rows that others look up are computed.
+            named: Name of the node.
+        """
+        return self._filter(predicate, materialized, named, negate=False)
+
+    def filter_not(
+        self,
+        predicate: Callable[[K, V], bool],
+        materialized: Materialized[K, V] | None = None,
+        named: Named | None = None,
+    ) -> KTable[K, V]:
+        """As :meth:`filter`, for the rows for which ``predicate(key, value)`` does not hold."""
+        return self._filter(predicate, materialized, named, negate=True)
+
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[V], VR],
+        materialized: Materialized[K, VR] | None = None,
+        named: Named | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[K, V], VR],
+        materialized: Materialized[K, VR] | None = None,
+        named: Named | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KTable[K, VR]: ...
+    def map_values(
+        self,
+        mapper: Callable[..., Any],
+        materialized: Materialized[K, Any] | None = None,
+        named: Named | None = None,
+        *,
+        with_key: bool = False,
+    ) -> KTable[K, Any]:
+        """Another value for each row: ``mapper(value)``, or ``mapper(key, value)`` with ``with_key=True``.
+
+        Args:
+            mapper: Called for rows, never for deletions. None deletes the row. Its argument must not be changed.
+            materialized: The store, see :meth:`filter`. Its value serde is the configured default unless given.
+            named: Name of the node.
+            with_key: The mapper takes the key too.
+        """
+        self._take_store_number(materialized, naming.TABLE_MAP_VALUES)
+        name = self.at.scope.node_name(None if named is None else named.name, naming.TABLE_MAP_VALUES)
+        operator = TableMapValues(mapper, with_key, _store_name(materialized))
+        return self._computed(name, operator, materialized, None)
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformerWithKey[K, V, VR]],
+        *store_names: str,
+        materialized: Materialized[K, VR] | None = None,
+        named: Named | None = None,
+    ) -> KTable[K, VR]:
+        """Another value for each row by a transformer that may keep state.
+
+        Args:
+            supplier: Makes a new transformer at each call: one is made for every task.
+            store_names: Stores that it uses.
+            materialized: The store of the result, see :meth:`filter`. Without a named one, others that need rows get
+                them from transformers of their own, which see none of ``store_names``: give it a name in that case.
+            named: Name of the node.
+
+        Raises:
+            TopologyException: The supplier gave the same object twice.
+        """
+        name = self.at.scope.node_name(None if named is None else named.name, naming.TABLE_TRANSFORM_VALUES)
+        check_supplier(name, supplier)
+        operator = TableTransformValues(supplier, _store_name(materialized))
+        return self._computed(name, operator, materialized, None, store_names)
+
+    def _filter(
+        self,
+        predicate: Callable[[K, V], bool],
+        materialized: Materialized[K, V] | None,
+        named: Named | None,
+        *,
+        negate: bool,
+    ) -> KTable[K, V]:
+        self._take_store_number(materialized, naming.TABLE_FILTER)
+        name = self.at.scope.node_name(None if named is None else named.name, naming.TABLE_FILTER)
+        # where old values are to be had anyway, they spare tombstones for rows that never were
+        send_old = self.enable_sending_old_values(force=False)
+        operator = TableFilter(predicate, negate, _store_name(materialized), send_old_values=send_old)
+        return self._computed(name, operator, materialized, self.at.value_serde)
+
+    def _take_store_number(self, materialized: Materialized[K, Any] | None, prefix: str) -> None:
+        if materialized is not None and materialized.store_name is None:
+            # no store is made, but its number is taken all the same
+            self.at.scope.names.store(prefix)
+
+    def _computed(
+        self,
+        name: str,
+        operator: TableOperator,
+        materialized: Materialized[K, Any] | None,
+        value_serde: Serde[Any] | None,
+        store_names: tuple[str, ...] = (),
+    ) -> KTable[K, Any]:
+        at, key_serde = self.at, self.at.key_serde
+        store = None
+        if materialized is not None:
+            if materialized.store_name is not None:
+                # its serdes are the given ones or the defaults: unlike the result's, they are not inherited
+                store = Store(materialized.store_name, materialized, materialized.key_serde, materialized.value_serde)
+            key_serde = materialized.key_serde or key_serde
+            value_serde = materialized.value_serde or value_serde
+        inputs = () if store is not None else (at.node,)
+        at = at.add(name, Process(operator, store, store_names, inputs))
+        return KTable(replace(at, key_serde=key_serde, value_serde=value_serde), None if store is None else store.name)
+
+    # to a stream
+
     @overload
     def to_stream(self, *, named: Named | None = None) -> KStream[K, V]: ...
     @overload
@@ -71,3 +208,7 @@ class KTable(Generic[K, V]):
             replace(self.at.add_operator(named, naming.TABLE_TO_STREAM, TableToStream()), repartition=False)
         )
         return stream if mapper is None else stream.select_key(mapper)
+
+
+def _store_name(materialized: Materialized[Any, Any] | None) -> str | None:
+    return None if materialized is None else materialized.store_name

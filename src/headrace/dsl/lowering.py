@@ -106,7 +106,7 @@ def _write(topology: Topology, node: Node, parents: tuple[str, ...], default_sto
 
 
 def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:
-    return tables.TableSource(data.store.name if data.stored else None, data.send_old_values)
+    return tables.TableSource(data.store.name if data.stored else None, send_old_values=data.send_old_values)
 
 
 def _add_source(topology: Topology, name: str, topics: tuple[str, ...], data: StreamSource | TableSource) -> None:

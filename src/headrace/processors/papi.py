@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.api.engine import NodeContext
-    from headrace.api.processor import FixedKeyProcessor, Processor
+    from headrace.api.processor import FixedKeyProcessor, Processor, ValueTransformerWithKey
     from headrace.records import Headers, TaskId
 
 
@@ -90,6 +90,14 @@ class _FixedKeyContext(_Context):
         self._send(record.key, record.value, record.timestamp, record.headers, child_name)
 
 
+class _TransformerContext(_Context):
+    def timestamp(self) -> int:
+        return self._record.timestamp
+
+    def headers(self) -> Headers:
+        return list(self._record.headers or ())
+
+
 @dataclass(frozen=True, slots=True)
 class UserProcessor:
     """A user's :class:`~headrace.api.processor.Processor`; the supplier makes a new one per task."""
@@ -120,6 +128,15 @@ class UserFixedKeyProcessor:
             init=_life(node, "initialize", lambda: processor.init(context)),
             close=_life(node, "close", processor.close),
         )
+
+
+def bind_transformer(
+    node: NodeContext, supplier: Callable[[], ValueTransformerWithKey[Any, Any, Any]]
+) -> Callable[[Any, Any], Any]:
+    """The ``transform`` of a new transformer, which is initialized and closed with the node."""
+    transformer, context = supplier(), _TransformerContext(node)
+    node.add_life(_life(node, "initialize", lambda: transformer.init(context)), _life(node, "close", transformer.close))
+    return transformer.transform
 
 
 def _life(node: NodeContext, doing: str, step: Callable[[], None]) -> Callable[[], None]:

@@ -270,15 +270,20 @@ class TimestampedKeyValueStore(StoreBase[K, V]):
         def get_pair(key: K) -> tuple[Any, ...] | None:
             return get_raw(encode_key(key))
 
-        def put_pair(key: K, value: V | None, timestamp: int, headers: Headers | None) -> None:
+        def put_pair(key: K, value: V | None, timestamp: int, headers: Headers | None) -> bool | None:
             put_raw(encode_key(key), value, timestamp, headers)
+            return True
 
         self._get_raw = get_raw
         self._put_raw = put_raw
         self.get_pair = get_pair
         """``(value, timestamp, …)`` under a key, or None; further members are the store's own."""
         self.put_pair = put_pair
-        """Set or delete (None) the value under a key at a time, on behalf of the record in work."""
+        """Set or delete (None) the value under a key at a time, on behalf of the record in work.
+
+        Gives whether it is the latest of its key, and None when it was not put: both other than True only where a store
+        has versions.
+        """
 
     def get(self, key: K) -> ValueAndTimestamp | None:
         """The value and timestamp under ``key``, or None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.api.processor import FixedKeyProcessor, Processor
+from headrace.api.processor import FixedKeyProcessor, Processor, ValueTransformerWithKey
 from headrace.errors import IllegalStateException
 from headrace.state.keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 from headrace.testing.conformance import functions
@@ -13,7 +13,7 @@ from headrace.testing.conformance.values import LaterStep, text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.api.processor import FixedKeyProcessorContext, ProcessorContext
+    from headrace.api.processor import FixedKeyProcessorContext, ProcessorContext, TransformerContext
     from headrace.api.record import FixedKeyRecord, Record
 
 
@@ -173,3 +173,26 @@ def fixed_key_supplier(step: Mapping[str, Any]) -> Callable[[], FixedKeyProcesso
         read: str = step["args"]["store"]
         return lambda: _Lookup(read)
     raise IllegalStateException(f"no fixed-key processor named {name}")
+
+
+class _CountingTransformer(ValueTransformerWithKey[Any, Any, Any]):
+    def __init__(self, store_name: str | None) -> None:
+        self._store_name = store_name
+        self._store: Any = None
+
+    def init(self, context: TransformerContext) -> None:
+        if self._store_name is not None:
+            self._store = context.get_state_store(self._store_name)
+
+    def transform(self, key: Any, value: Any) -> Any:
+        calls = 0
+        if self._store is not None:
+            calls = (self._store.get(key) or 0) + 1
+            self._store.put(key, calls)
+        return None if value is None else f"{text(key)}:{text(value)}#{calls}"
+
+
+def transformer_supplier(step: Mapping[str, Any]) -> Callable[[], ValueTransformerWithKey[Any, Any, Any]]:
+    """The supplier of the transformer of a step."""
+    stores: list[str] = step.get("stores", [])
+    return lambda: _CountingTransformer(stores[0] if stores else None)

@@ -20,7 +20,7 @@ from headrace.dsl import KGroupedStream, KStream, KTable, StreamsBuilder
 from headrace.errors import IllegalStateException
 from headrace.state.builders import AnyStoreBuilder, StoreBuilder, Stores, StoreType
 from headrace.testing.conformance import functions
-from headrace.testing.conformance.processors import fixed_key_supplier, supplier
+from headrace.testing.conformance.processors import fixed_key_supplier, supplier, transformer_supplier
 from headrace.testing.conformance.values import LaterStep, number, serde
 from headrace.topology import Topology
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.api.timestamps import ConsumerRecord
 
-_LATER_OPS = frozenset({"globalTable", "addGlobalStore", "transformValues", "windowedBy", "cogroup", "suppress"})
+_LATER_OPS = frozenset({"globalTable", "addGlobalStore", "windowedBy", "cogroup", "suppress"})
 
 
 class _TimestampFrom:
@@ -87,6 +87,12 @@ class Steps:
             raise LaterStep(f"op {step['op']} on a {type(found).__name__}")
         return found  # pyright: ignore[reportUnknownVariableType]  # any key and value
 
+    def _table(self, step: Mapping[str, Any]) -> KTable[Any, Any]:
+        found = self._var(step, "in")
+        if not isinstance(found, KTable):
+            raise LaterStep(f"op {step['op']} on a {type(found).__name__}")
+        return found  # pyright: ignore[reportUnknownVariableType]  # any key and value
+
     def _grouped(self, step: Mapping[str, Any]) -> KGroupedStream[Any, Any]:
         found = self._var(step, "in")
         if not isinstance(found, KGroupedStream):
@@ -110,13 +116,22 @@ class Steps:
     # streams
 
     def _op_filter(self, step: Mapping[str, Any]) -> Any:
-        return self._stream(step).filter(functions.predicate(step["fn"]), _named(step))
+        found, predicate = self._var(step, "in"), functions.predicate(step["fn"])
+        if isinstance(found, KTable):
+            return found.filter(predicate, _materialized(step), _named(step))  # pyright: ignore[reportUnknownMemberType]  # any key and value
+        return self._stream(step).filter(predicate, _named(step))
 
     def _op_filter_not(self, step: Mapping[str, Any]) -> Any:
-        return self._stream(step).filter_not(functions.predicate(step["fn"]), _named(step))
+        found, predicate = self._var(step, "in"), functions.predicate(step["fn"])
+        if isinstance(found, KTable):
+            return found.filter_not(predicate, _materialized(step), _named(step))  # pyright: ignore[reportUnknownMemberType]  # any key and value
+        return self._stream(step).filter_not(predicate, _named(step))
 
     def _op_map_values(self, step: Mapping[str, Any]) -> Any:
-        return self._stream(step).map_values(functions.value(step["fn"]), _named(step), with_key=True)
+        found, mapper = self._var(step, "in"), functions.value(step["fn"])
+        if isinstance(found, KTable):
+            return found.map_values(mapper, _materialized(step), _named(step), with_key=True)  # pyright: ignore[reportUnknownMemberType]  # any key and value
+        return self._stream(step).map_values(mapper, _named(step), with_key=True)
 
     def _op_map(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).map(functions.pair(step["fn"]), _named(step))
@@ -181,8 +196,14 @@ class Steps:
     def _op_to_table(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).to_table(materialized=_materialized(step), named=_named(step))
 
+    def _op_transform_values(self, step: Mapping[str, Any]) -> Any:
+        stores = step.get("stores", ())
+        return self._table(step).transform_values(
+            transformer_supplier(step), *stores, materialized=_materialized(step), named=_named(step)
+        )
+
     def _op_to_stream(self, step: Mapping[str, Any]) -> Any:
-        table: KTable[Any, Any] = self._var(step, "in")
+        table = self._table(step)
         if "key_fn" in step:
             return table.to_stream(functions.key(step["key_fn"]), _named(step))
         return table.to_stream(named=_named(step))
