@@ -42,6 +42,9 @@ SERDES = {
         "UUID",
         "Void",
     )
+} | {
+    f"org.apache.kafka.streams.kstream.WindowedSerdes${name}WindowedSerde": f"headrace.serdes:{name}WindowedSerde"
+    for name in ("Time", "Session")
 }
 DSL_STORE_SUPPLIERS = {
     _STORES + "RocksDBDslStoreSuppliers": "headrace.state:RocksDBDslStoreSuppliers",

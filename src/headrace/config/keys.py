@@ -74,7 +74,6 @@ _NOT_YET_QUERY = "Interactive queries are not in this version."
 _NOT_YET_METRICS = "The metrics registry of this version does not read it."
 _NOT_YET_RACK = "Tasks are placed without regard to racks in this version."
 _NOT_YET_LIST_SERDE = "List serdes are not in this version."
-_NOT_YET_WINDOW = "Windowed serdes are not in this version."
 
 STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
@@ -453,11 +452,9 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ),
     ConfigKey(
         "window.size.ms", _LONG, None, _LOW, "Window size that windowed deserializers assume.",
-        support=_REFUSED, note=_NOT_YET_WINDOW,
     ),
     ConfigKey(
         "windowed.inner.class.serde", _STRING, None, _LOW, "Serde inside windowed serdes.",
-        support=_REFUSED, note=_NOT_YET_WINDOW,
     ),
     ConfigKey(
         "windowstore.changelog.additional.retention.ms", _LONG, "86400000", _LOW,

@@ -26,6 +26,7 @@ from headrace.dsl.graph import (
 )
 from headrace.processors import tables
 from headrace.processors.stateless import NullKeyFilter, StreamBranch
+from headrace.serdes import WindowedSerializer, WindowedStreamPartitioner
 from headrace.state.builders import StoreBuilder, StoreKind, StoreType
 from headrace.topology import Topology
 
@@ -99,7 +100,7 @@ def _write(topology: Topology, node: Node, parents: tuple[str, ...], default_sto
                 *parents,
                 key_serializer=_serializer(data.key_serde),
                 value_serializer=_serializer(data.value_serde),
-                partitioner=data.partitioner,
+                partitioner=data.partitioner or _windowed_partitioner(data.key_serde),
             )
         case StateStore():
             topology.add_state_store(data.builder)
@@ -163,6 +164,14 @@ def _builder(store: Store, default_store_type: StoreType) -> AnyStoreBuilder:
         log_config=dict(chosen.topic_config),
         plain_body=plain,
     )
+
+
+def _windowed_partitioner(serde: Serde[Any] | None) -> WindowedStreamPartitioner[Any] | None:
+    serializer = _serializer(serde)
+    if not isinstance(serializer, WindowedSerializer):
+        return None
+    windowed: WindowedSerializer[Any] = serializer  # pyright: ignore[reportUnknownVariableType]  # any key
+    return WindowedStreamPartitioner(windowed)
 
 
 def _serializer(serde: Serde[Any] | None) -> Serializer[Any] | None:

@@ -42,6 +42,17 @@ from headrace.serdes.primitives import (
     VoidSerializer,
 )
 from headrace.serdes.value_and_timestamp import join_value_and_timestamp, split_value_and_timestamp, timestamp_of
+from headrace.serdes.windowed import (
+    SessionWindowedDeserializer,
+    SessionWindowedSerde,
+    SessionWindowedSerializer,
+    TimeWindowedDeserializer,
+    TimeWindowedSerde,
+    TimeWindowedSerializer,
+    WindowedSerdes,
+    WindowedSerializer,
+    WindowedStreamPartitioner,
+)
 
 if TYPE_CHECKING:
     import uuid
@@ -145,18 +156,27 @@ __all__ = [
     "Serde",
     "Serdes",
     "Serializer",
+    "SessionWindowedDeserializer",
+    "SessionWindowedSerde",
+    "SessionWindowedSerializer",
     "ShortDeserializer",
     "ShortSerde",
     "ShortSerializer",
     "StringDeserializer",
     "StringSerde",
     "StringSerializer",
+    "TimeWindowedDeserializer",
+    "TimeWindowedSerde",
+    "TimeWindowedSerializer",
     "UUIDDeserializer",
     "UUIDSerde",
     "UUIDSerializer",
     "VoidDeserializer",
     "VoidSerde",
     "VoidSerializer",
+    "WindowedSerdes",
+    "WindowedSerializer",
+    "WindowedStreamPartitioner",
     "is_immutable_type",
     "join_value_and_timestamp",
     "split_value_and_timestamp",

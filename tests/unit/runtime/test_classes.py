@@ -7,8 +7,9 @@ import pytest
 
 from headrace.api.handlers import DefaultProductionExceptionHandler, LogAndContinueExceptionHandler
 from headrace.config import StreamsConfig
+from headrace.config.loading import load
 from headrace.errors import ConfigException
-from headrace.runtime.classes import engine_settings, instance, load
+from headrace.runtime.classes import engine_settings, instance
 from headrace.serdes import Serde, Serdes
 from headrace.serdes.primitives import StringDeserializer, StringSerializer
 

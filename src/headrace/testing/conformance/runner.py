@@ -11,7 +11,7 @@ from headrace import errors
 from headrace.errors import SerializationException
 from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
 from headrace.testing.conformance.steps import Steps
-from headrace.testing.conformance.values import LaterStep, from_json, serde
+from headrace.testing.conformance.values import LaterStep, from_json, serde, to_json
 from headrace.testing.driver import TopologyTestDriver
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class _Run:
     def _decode(self, topic: str, part: str, raw: bytes | None) -> Any:
         found = serde(self._serde_name(topic, part))
         assert found is not None
-        return found.deserializer.deserialize(topic, raw)
+        return to_json(found.deserializer.deserialize(topic, raw))
 
     def _check_stores(self) -> None:
         stores = self._driver.get_all_state_stores()

@@ -7,8 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.serde import Deserializer, Serde, Serializer
+from headrace.api.windows import SessionWindow, TimeWindow, Windowed
 from headrace.errors import IllegalStateException
-from headrace.serdes import IntegerSerializer, JsonSerde, Serdes
+from headrace.serdes import IntegerSerializer, JsonSerde, Serdes, WindowedSerdes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,9 @@ def text(value: object) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if isinstance(value, float):
         return _double_text(value)
+    if isinstance(value, Windowed):
+        key: Windowed[Any] = value  # pyright: ignore[reportUnknownVariableType]  # any key
+        return f"{text(key.key)}@{key.window.start}/{key.window.end}"
     return str(value)
 
 
@@ -137,22 +141,37 @@ def serde(name: str | None) -> Serde[Any] | None:
     """The serde of that name; None for None.
 
     Raises:
-        LaterStep: The library has no such serde yet.
         IllegalStateException: The vocabulary has no such serde.
     """
     if name is None:
         return None
-    if name.partition(":")[0] in {"time_windowed", "session_windowed"}:
-        raise LaterStep(f"serde {name}")
+    kind, _, size = name.partition(":")
+    if kind == "time_windowed":
+        return WindowedSerdes.time_windowed(_SERDES["string"], int(size))
+    if kind == "session_windowed":
+        return WindowedSerdes.session_windowed(_SERDES["string"])
     if name not in _SERDES:
         raise IllegalStateException(f"no serde named {name}")
     return _SERDES[name]
+
+
+def to_json(value: Any) -> Any:
+    """A value of an output, as JSON writes it."""
+    if isinstance(value, Windowed):
+        key: Windowed[Any] = value  # pyright: ignore[reportUnknownVariableType]  # any key
+        return {"key": key.key, "start": key.window.start, "end": key.window.end}
+    return value
 
 
 def from_json(value: Any, serde_name: str) -> Any:
     """A value of an input, as the type of its serde."""
     if value is None:
         return None
+    kind = serde_name.partition(":")[0]
+    if kind == "time_windowed":
+        return Windowed(value["key"], TimeWindow(value["start"], value["end"]))
+    if kind == "session_windowed":
+        return Windowed(value["key"], SessionWindow(value["start"], value["end"]))
     if serde_name == "integer":
         return Int(value)
     return float(value) if serde_name == "double" else value
