@@ -69,6 +69,18 @@ class TransactionAbortableException(StreamsException):
     """The open transaction cannot commit: abort it, drop its uncommitted writes, go on from the committed offsets."""
 
 
+class RecordRefusedException(StreamsException):
+    """A broker refused a batch of records for what one of them is, so that it would be refused again.
+
+    The tasks start again from what is committed, one record at a time, to find which: ``exact`` is True when it is the
+    record just sent.
+    """
+
+    def __init__(self, message: str, task_id: TaskId | None = None, *, exact: bool = False) -> None:
+        super().__init__(message, task_id)
+        self.exact = exact
+
+
 class LockException(StreamsException):
     """The state directory, or a task directory in it, is held by another owner."""
 

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.engine import RecordContext
-from headrace.api.handlers import (
-    ErrorHandlerContext,
-    ProducerRecord,
-    Result,
-    SerializationExceptionOrigin,
-)
-from headrace.api.record import Record
+from headrace.engine.failures import TaskFailures
 from headrace.engine.queues import make_queue
-from headrace.errors import (
-    FailedProcessingException,
-    KafkaException,
-    SerializationException,
-    StreamsException,
-    TaskCorruptedException,
-    TaskMigratedException,
-    TimeoutException,
-    TopologyException,
-)
+from headrace.engine.sinks import bind_sink
+from headrace.errors import StreamsException, TopologyException
 from headrace.metrics import TaskMetrics
 from headrace.records import TopicPartition
 from headrace.state.buffer import BufferedStore
@@ -41,23 +27,17 @@ if TYPE_CHECKING:
     from headrace.api.serde import Serde
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
-    from headrace.records import Headers, RawRecord, TaskId
+    from headrace.records import Headers, TaskId
     from headrace.state.builders import StoreBuilder
     from headrace.state.cache import CacheBudget
     from headrace.topology.built import SubTopology
-
-_log = logging.getLogger(__name__)
-
-_NOT_FOR_HANDLERS = (FailedProcessingException, TaskMigratedException, TaskCorruptedException, TimeoutException)
-"""Errors about the thread's own standing, never about one record: no handler may skip them."""
 
 
 class BoundTask:
     """A sub-topology bound for one partition: its queues, stores and the one record context.
 
     Attributes:
-        failure: The first fatal error. Set before it is raised, because a user's ``except Exception`` round a forward
-            may swallow it: whoever runs the task looks here after every run, and nothing of it is committed.
+        failures: Errors and drops.
         commit_requested: A processor has asked for a commit.
     """
 
@@ -77,7 +57,7 @@ class BoundTask:
         self.settings = settings
         self.record = RecordContext()
         self.metrics = TaskMetrics()
-        self.failure: Exception | None = None
+        self.failures = TaskFailures(task_id, settings, self.record, self.metrics)
         self.commit_requested = False
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.stores: dict[str, StoreBase[Any, Any]] = {}
@@ -105,27 +85,6 @@ class BoundTask:
     def add_life(self, init: Callable[[], None] | None, close: Callable[[], None] | None) -> None:
         """Have a part of an operator initialized and closed with the task."""
         self._lives.append((init, close))
-
-    def fail(self, error: Exception) -> Exception:
-        """Remember the first fatal error. Returns what to raise."""
-        if self.failure is None:
-            self.failure = error
-            # when a user's code swallows it, the run ends with this record all the same
-            self.record.interrupt = True
-        return self.failure
-
-    def fail_here(self, error: Exception) -> Exception:
-        """As :meth:`fail`, for whatever came up through the operators: an error that is not ours gets its place."""
-        if self.failure is None and not isinstance(error, KafkaException):
-            record = self.record
-            wrapped = StreamsException(
-                f"{type(error).__name__} while processing (taskId={self.task_id}, topic={record.topic}, "
-                f"partition={record.partition}, offset={record.offset}): {error}",
-                self.task_id,
-            )
-            wrapped.__cause__ = error
-            return self.fail(wrapped)
-        return self.fail(error)
 
     def dirty(self) -> bool:
         """Whether a cache holds rows that a commit must send on."""
@@ -177,7 +136,7 @@ class BoundTask:
                 send(key, value, timestamp)
             except Exception as e:
                 # a store whose changelog lacks a record is wrong from then on: no handler may pass over it
-                raise self.fail(e)  # noqa: B904  # it is the same error, or an earlier one
+                raise self.failures.fail(e)  # noqa: B904  # it is the same error, or an earlier one
 
         return log
 
@@ -226,24 +185,6 @@ class BoundTask:
         if self._partitions is not None and partition not in self._partitions:
             return
 
-        def on_decode_error(error: Exception, half: str, raw: RawRecord) -> None:
-            if not isinstance(error, SerializationException):
-                wrapped = SerializationException(f"{half} cannot be decoded: {type(error).__name__}")
-                wrapped.__cause__ = error
-                error = wrapped
-            context = self._error_context(spec.name, raw[1], raw[4], raw[2], raw[3])
-            if self._ask(lambda: settings.deserialization_handler.handle_error(context, error), error, context):
-                self._count_drop("deserialization error")
-                return
-            raise self.fail(
-                StreamsException(
-                    f"The {half} of the record at {topic}-{partition.partition} offset {raw[0]} does not decode, and "
-                    "the deserialization exception handler chose to fail. Nothing at or past this offset is committed. "
-                    "To skip such records set deserialization.exception.handler to LogAndContinueExceptionHandler.",
-                    self.task_id,
-                )
-            ) from error
-
         self.queues[partition] = make_queue(
             partition,
             self.record,
@@ -251,8 +192,8 @@ class BoundTask:
             key.bind(topic),
             value.bind(topic),
             child,
-            on_decode_error,
-            self._count_drop,
+            partial(self.failures.decode_error, spec.name, topic, partition.partition),
+            self.failures.drop,
         )
 
     def _default(self, serde: Serde[Any] | None, node: str, part: str) -> Serde[Any]:
@@ -260,215 +201,12 @@ class BoundTask:
 
     def _bind_sink(self, spec: SinkSpec) -> Process:
         settings = self.settings
+        key = spec.key_serializer or self._default(settings.default_key_serde, spec.name, "key").serializer
+        value = spec.value_serializer or self._default(settings.default_value_serde, spec.name, "value").serializer
         topic = spec.topic
-        key_serializer = spec.key_serializer or self._default(settings.default_key_serde, spec.name, "key").serializer
-        value_serializer = (
-            spec.value_serializer or self._default(settings.default_value_serde, spec.name, "value").serializer
+        return bind_sink(
+            spec.name, topic, key.bind(topic), value.bind(topic), spec.partitioner, self._collector, self.failures
         )
-        encode_key, encode_value = key_serializer.bind(topic), value_serializer.bind(topic)
-        send = self._collector.sender(topic)
-        partitioner = spec.partitioner
-
-        def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
-            try:
-                raw_key = None if key is None else encode_key(key)
-            except Exception as e:
-                self._encode_error(
-                    spec.name, topic, SerializationExceptionOrigin.KEY, e, key, value, timestamp, headers
-                )
-                return
-            try:
-                raw_value = None if value is None else encode_value(value)
-            except Exception as e:
-                origin = SerializationExceptionOrigin.VALUE
-                self._encode_error(spec.name, topic, origin, e, key, value, timestamp, headers)
-                return
-            try:
-                send(None, raw_key, raw_value, timestamp, headers)
-            except Exception as e:
-                self._send_error(spec.name, topic, None, e, raw_key, raw_value, timestamp, headers)
-
-        if partitioner is None:
-            return process
-
-        count = self._collector.partition_count
-
-        def process_partitioned(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
-            partition_count = count(topic)
-            try:
-                chosen = partitioner.partitions(topic, key, value, partition_count)
-            except Exception as e:
-                self.user_error(spec.name, e, key, value, timestamp, headers)
-                return
-            if chosen is None:
-                process(key, value, timestamp, headers)
-                return
-            if not chosen:
-                self._count_drop("partitioner chose no partition")
-                return
-            try:
-                raw_key = None if key is None else encode_key(key)
-            except Exception as e:
-                self._encode_error(
-                    spec.name, topic, SerializationExceptionOrigin.KEY, e, key, value, timestamp, headers
-                )
-                return
-            try:
-                raw_value = None if value is None else encode_value(value)
-            except Exception as e:
-                origin = SerializationExceptionOrigin.VALUE
-                self._encode_error(spec.name, topic, origin, e, key, value, timestamp, headers)
-                return
-            for partition in sorted(chosen):
-                try:
-                    send(partition, raw_key, raw_value, timestamp, headers)
-                except Exception as e:
-                    self._send_error(spec.name, topic, partition, e, raw_key, raw_value, timestamp, headers)
-
-        return process_partitioned
-
-    def _encode_error(
-        self,
-        node: str,
-        topic: str,
-        origin: SerializationExceptionOrigin,
-        error: Exception,
-        key: Any,
-        value: Any,
-        timestamp: int,
-        headers: Headers | None,
-    ) -> None:
-        if self.failure is not None:
-            raise self.failure
-        if not isinstance(error, SerializationException):
-            wrapped = SerializationException(
-                f"the {origin.value} for topic {topic} cannot be encoded: {type(error).__name__} "
-                f"(its type is {type(key if origin is SerializationExceptionOrigin.KEY else value).__name__})"
-            )
-            wrapped.__cause__ = error
-            error = wrapped
-        context = self._error_context(node, timestamp, headers)
-        record = ProducerRecord(topic, None, key, value, timestamp, headers)
-        handler = self.settings.production_handler
-        if self._ask(lambda: handler.handle_serialization_error(context, record, error, origin), error, context):
-            self._count_drop("serialization error")
-            return
-        raise self.fail(
-            StreamsException(
-                f"The {origin.value} of a record for {topic} cannot be encoded ({self._place(node)}). Pass the serde "
-                "that fits its type (Produced, Grouped, Repartitioned) or set the default serdes.",
-                self.task_id,
-            )
-        ) from error
-
-    def _send_error(
-        self,
-        node: str,
-        topic: str,
-        partition: int | None,
-        error: Exception,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers | None,
-    ) -> None:
-        if self.failure is not None:
-            raise self.failure
-        if isinstance(error, _NOT_FOR_HANDLERS):
-            raise self.fail(error)
-        context = self._error_context(node, timestamp, headers)
-        record = ProducerRecord(topic, partition, key, value, timestamp, headers)
-        handler = self.settings.production_handler
-        if self._ask(lambda: handler.handle_error(context, record, error), error, context):
-            self._count_drop("production error")
-            return
-        raise self.fail(
-            StreamsException(f"A record for {topic} cannot be sent ({self._place(node)}): {error}", self.task_id)
-        ) from error
-
-    def user_error(
-        self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers | None
-    ) -> None:
-        """See :meth:`headrace.api.engine.NodeContext.user_error`."""
-        if self.failure is not None:
-            raise self.failure
-        if isinstance(error, _NOT_FOR_HANDLERS):
-            raise self.fail(error)
-        context = self._error_context(node, timestamp, headers)
-        record: Record[Any, Any] = Record(key, value, max(timestamp, 0), headers)
-        if self._ask(lambda: self.settings.processing_handler.handle_error(context, record, error), error, context):
-            self._count_drop("processing error")
-            return
-        raise self.fail(
-            FailedProcessingException(f"Exception caught in process ({self._place(node)}): {error}", self.task_id)
-        ) from error
-
-    def _ask(self, handler: Callable[[], Any], error: Exception, context: ErrorHandlerContext) -> bool:
-        # True: go on without the record
-        try:
-            response = handler()
-        except Exception as e:
-            raise self.fail(
-                FailedProcessingException(
-                    f"The exception handler itself failed for an error at processor {context.processor_node_id}, topic "
-                    f"{context.topic}, partition {context.partition}, offset {context.offset}: {e}",
-                    self.task_id,
-                )
-            ) from e
-        result = getattr(response, "result", None)
-        if result is Result.RETRY or not isinstance(result, Result):
-            raise self.fail(
-                FailedProcessingException(
-                    f"An exception handler answered {response!r} to {type(error).__name__}: only Response.fail() and "
-                    "Response.resume() are answers to it.",
-                    self.task_id,
-                )
-            ) from error
-        return result is Result.RESUME
-
-    def _error_context(
-        self,
-        node: str,
-        timestamp: int,
-        headers: Headers | None,
-        raw_key: bytes | None = None,
-        raw_value: bytes | None = None,
-    ) -> ErrorHandlerContext:
-        record = self.record
-        return ErrorHandlerContext(
-            record.topic,
-            record.partition,
-            record.offset,
-            headers,
-            node,
-            self.task_id,
-            timestamp,
-            raw_key,
-            raw_value,
-        )
-
-    def _place(self, node: str) -> str:
-        record = self.record
-        return (
-            f"taskId={self.task_id}, processor={node}, topic={record.topic}, partition={record.partition}, "
-            f"offset={record.offset}"
-        )
-
-    def _count_drop(self, reason: str) -> None:
-        self.metrics.dropped[reason] += 1
-        record = self.record
-        _log.warning(
-            "Record dropped: %s (taskId=%s, topic=%s, partition=%d, offset=%d)",
-            reason,
-            self.task_id,
-            record.topic,
-            record.partition,
-            record.offset,
-        )
-
-    def count_drop(self, reason: str) -> None:
-        """Count one record as dropped and log where it lies."""
-        self._count_drop(reason)
 
     def request_commit(self) -> None:
         """Ask for a commit after the record in work."""
@@ -494,9 +232,10 @@ class _Node:
         self.task_id = task.task_id
         self.application_id = task.settings.application_id
         self.app_configs = task.settings.app_configs
-        self.drop = task.count_drop
+        self.drop = task.failures.drop
         self.request_commit = task.request_commit
         self.system_time_ms = task.settings.system_time_ms
+        self.user_error = partial(task.failures.user_error, spec.name)
         self._task = task
         self._connected = spec.stores if isinstance(spec, ProcessorSpec) else ()
 
@@ -511,9 +250,6 @@ class _Node:
 
     def add_life(self, init: Callable[[], None], close: Callable[[], None]) -> None:
         self._task.add_life(init, close)
-
-    def user_error(self, error: Exception, key: object, value: object, timestamp: int, headers: Headers | None) -> None:
-        self._task.user_error(self.name, error, key, value, timestamp, headers)
 
 
 def _fan_out(children: list[Process]) -> Process:

@@ -124,7 +124,7 @@ class StreamTask:
     @property
     def failure(self) -> Exception | None:
         """The fatal error that ended the task, or None."""
-        return self._bound.failure
+        return self._bound.failures.failure
 
     @property
     def stream_time_ms(self) -> int:
@@ -183,8 +183,8 @@ class StreamTask:
         Raises:
             Exception: :attr:`failure`, when anything fatal happened, even if a user's code swallowed it.
         """
-        if self._bound.failure is not None:
-            raise self._bound.failure
+        if self._bound.failures.failure is not None:
+            raise self._bound.failures.failure
         record = self._record
         record.interrupt = False
         done = 0
@@ -199,12 +199,12 @@ class StreamTask:
                 finally:
                     if queue.size:
                         self._heads.offer(queue, queue.head_timestamp())
-                if self._bound.failure is not None:
-                    raise self._bound.failure
+                if self._bound.failures.failure is not None:
+                    raise self._bound.failures.failure
                 if record.interrupt:
                     break
         except Exception as e:
-            raise self._bound.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
+            raise self._bound.failures.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
         finally:
             record.topic, record.partition, record.offset = None, -1, -1
             if done:
@@ -233,17 +233,17 @@ class StreamTask:
             Exception: :attr:`failure`; nothing may be committed for this task.
         """
         bound = self._bound
-        if bound.failure is not None:
-            raise bound.failure
+        if bound.failures.failure is not None:
+            raise bound.failures.failure
         try:
             # a flush may dirty the cache of a store further down
             while bound.dirty():
                 for store in bound.stores.values():
                     store.flush()
-                    if bound.failure is not None:
-                        raise bound.failure
+                    if bound.failures.failure is not None:
+                        raise bound.failures.failure
         except Exception as e:
-            raise bound.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
+            raise bound.failures.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
         for store in bound.stores.values():
             store.rows.seal()
         moved: dict[TopicPartition, OffsetAndMetadata] = {}

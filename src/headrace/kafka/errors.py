@@ -36,6 +36,7 @@ from headrace.errors import (
     KafkaException,
     MissingSourceTopicException,
     ProducerFencedException,
+    RecordRefusedException,
     StreamsException,
     TaskMigratedException,
     TimeoutException,
@@ -178,6 +179,10 @@ TOO_OLD = frozenset(
         KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
+REFUSED_IN_TRANSACTION = (
+    "Nothing of the transaction is committed, and the same record would be refused again: change what the topic "
+    "accepts (max.message.bytes, message.timestamp.*), or what is sent to it"
+)
 ACL_HINTS: Mapping[int, str] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "grant Read and Describe on source and changelog topics, Write on sink and internal topics, and Create, Delete "
@@ -229,10 +234,7 @@ def translate_code(
     if code in TOO_OLD:
         return UnsupportedVersionException(f"{message}. The brokers are too old for this; upgrade them")
     if abortable and code in REFUSED_RECORD:
-        return StreamsException(
-            f"{message}. Nothing of the transaction is committed, and the same record would be refused again: change "
-            "what the topic accepts (max.message.bytes, message.timestamp.*), or what is sent to it"
-        )
+        return RecordRefusedException(f"{message}. {REFUSED_IN_TRANSACTION}")
     if abortable:
         return TransactionAbortableException(f"{message}. The transaction has to be aborted")
     if code in TIMED_OUT and not fatal:

@@ -34,12 +34,14 @@ from confluent_kafka import TopicPartition as ClientPartition
 from headrace.errors import (
     IllegalStateException,
     KafkaException,
+    RecordRefusedException,
     StreamsException,
     TaskMigratedException,
     TimeoutException,
     TransactionAbortableException,
 )
 from headrace.kafka.errors import (
+    REFUSED_IN_TRANSACTION,
     REFUSED_RECORD,
     ClosedClient,
     CommitOutcomeUnknownException,
@@ -116,6 +118,8 @@ class RecordProducer:
         self._failures: list[SendFailedException | TaskMigratedException] = []
         self._failure_count = 0
         self._warned_zero = False
+        self.careful = False
+        """Each record is sent alone and waited for, by senders bound from now on: a broker refuses whole batches."""
         self._closed = False
 
     @property
@@ -155,23 +159,81 @@ class RecordProducer:
         Raises:
             SendFailedException: the record was refused on the spot, such as one above ``message.max.bytes``.
             TransactionAbortableException: the transaction has failed already; abort it.
-            StreamsException: the same because a record before this one was refused for what it is; or a negative
-                timestamp.
+            RecordRefusedException: the same because a record before this one was refused for what it is.
+            StreamsException: a negative timestamp.
             TimeoutException: the queue stayed full for ``max_block_ms``.
             TaskMigratedException: this producer was fenced.
         """
         self._bound(topic, self._delivered)(partition, key, value, timestamp, headers)
 
-    def bind_send(self, topic: str, tracked: bool = False) -> SendFunction:
+    def bind_send(self, topic: str) -> SendFunction:
         """A faster ``send`` for one topic: (partition, key, value, timestamp, headers).
 
-        Args:
-            topic: destination.
-            tracked: the offsets its records get are known to ``acked_offsets`` after a ``flush`` (changelog records).
-                Each needs its partition, and is held back until the next one of that partition, ``flush`` or the
-                commit; an error raised by a send may be about the one before it.
+        While the producer is ``careful``, it returns when the broker has the record.
+
+        Raises:
+            SendFailedException, RecordRefusedException: when sending carefully: the broker refused this very record;
+                the latter inside a transaction, which cannot commit then.
         """
-        return self._tracked(topic) if tracked else self._bound(topic, self._delivered)
+        if not self.careful:
+            return self._bound(topic, self._delivered)
+        return self._waiting(self._bound(topic, self._on_delivery))
+
+    def bind_tracked_send(self, topic: str) -> SendFunction:
+        """As ``bind_send``, for changelog records: their offsets are known to ``acked_offsets`` after a ``flush``.
+
+        Each needs its partition, and is held back until the next one of that partition, ``flush`` or the commit; an
+        error raised by a send may be about the one before it.
+        """
+        slots = self._slots.setdefault(topic, {})
+        send_earlier = self._bound(topic, self._delivered)
+
+        def send(
+            partition: int | None,
+            key: bytes | None,
+            value: bytes | None,
+            timestamp: int | None,
+            headers: Headers | None,
+            /,
+        ) -> None:
+            if self._begin_needed:
+                self._begin()
+            if partition is None:
+                raise StreamsException(f"sending to {topic}: a tracked record needs its partition")
+            earlier = slots.get(partition)
+            slots[partition] = (key, value, timestamp, headers)
+            if earlier is not None:
+                send_earlier(partition, *earlier)
+
+        return self._waiting(send) if self.careful else send
+
+    def _waiting(self, send: SendFunction) -> SendFunction:
+        """A send that waits for the broker's answer, as long as the producer is careful."""
+
+        def send_and_wait(
+            partition: int | None,
+            key: bytes | None,
+            value: bytes | None,
+            timestamp: int | None,
+            headers: Headers | None,
+            /,
+        ) -> None:
+            send(partition, key, value, timestamp, headers)
+            if not self.careful:
+                return
+            self._empty_slots()
+            left = self._serve(self._client.flush, self._max_block_s)
+            refused = next((f for f in self._failures if isinstance(f, SendFailedException) and f.refused), None)
+            if refused is not None:
+                self._failures.remove(refused)
+                if self.in_transaction:
+                    raise RecordRefusedException(f"{refused}. {REFUSED_IN_TRANSACTION}", exact=True) from refused
+                raise refused
+            self.check()
+            if left:
+                raise TimeoutException(f"a record is not acknowledged after {self._max_block_s} s (max.block.ms)")
+
+        return send_and_wait
 
     def poll(self, timeout_s: float = 0.0) -> None:
         """Take in acknowledgements that have arrived; call it in every round of the loop, else the queue fills."""
@@ -336,29 +398,6 @@ class RecordProducer:
         except (ClientException, SystemError) as error:
             self._fatal = translate(client_error(error), f"producer {self._transactional_id or ''}".rstrip())
             raise self._fatal from self._fatal.__cause__ or error
-
-    def _tracked(self, topic: str) -> SendFunction:
-        slots = self._slots.setdefault(topic, {})
-        send_earlier = self._bound(topic, self._delivered)
-
-        def send(
-            partition: int | None,
-            key: bytes | None,
-            value: bytes | None,
-            timestamp: int | None,
-            headers: Headers | None,
-            /,
-        ) -> None:
-            if self._begin_needed:
-                self._begin()
-            if partition is None:
-                raise StreamsException(f"sending to {topic}: a tracked record needs its partition")
-            earlier = slots.get(partition)
-            slots[partition] = (key, value, timestamp, headers)
-            if earlier is not None:
-                send_earlier(partition, *earlier)
-
-        return send
 
     def _clear_slots(self) -> None:
         for slots in self._slots.values():

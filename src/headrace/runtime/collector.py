@@ -27,5 +27,5 @@ class ProducerCollector:
 
     def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
         """See the protocol."""
-        send = self._producer.bind_send(topic, tracked=True)
+        send = self._producer.bind_tracked_send(topic)
         return lambda key, value, timestamp: send(partition, key, value, timestamp, None)

@@ -6,9 +6,10 @@ What becomes of an error, whoever notices it first (a send, a flush, the commit 
 error                                                  raised
 =====================================================  =========================================================
 fenced, a stale generation, no member any more         :class:`TaskMigratedException`: join anew
-a record refused for what it is, exactly-once          :class:`StreamsException`: the thread ends, since the next
-                                                       transaction would end the same way
-a record refused for what it is, at-least-once         the production handler decides; never for a changelog
+a batch refused for what a record of it is             :class:`RecordRefusedException`: the tasks are made again, and
+                                                       send one record at a time until the next commit. So the one at
+                                                       fault is refused where it is sent: at-least-once the production
+                                                       handler decides about it; exactly-once the thread ends
 a record lost on the way, an aborted transaction,      :class:`TaskCorruptedException`: the tasks are made again and
 an unknown outcome                                     go on from what is committed
 nothing but time                                       tried again, for up to ``task.timeout.ms``
@@ -24,9 +25,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, Result
 from headrace.errors import (
     KafkaException,
+    RecordRefusedException,
     StreamsException,
     TaskCorruptedException,
     TaskMigratedException,
@@ -34,7 +35,6 @@ from headrace.errors import (
     TransactionAbortableException,
 )
 from headrace.kafka import CommitOutcomeUnknownException, RecordProducer, SendFailedException
-from headrace.records import TaskId
 from headrace.runtime.collector import ProducerCollector
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ class Committer:
         index: The thread's number.
         shared: The client's fixed parts.
         membership: Who may commit.
-        changelogs: Names of changelog topics, whose records are never skipped.
         partition_count: Partitions of a topic.
         stopping: Set when the thread shall end: nothing is tried again from then on.
     """
@@ -77,7 +76,6 @@ class Committer:
         index: int,
         shared: ClientSettings,
         membership: Membership,
-        changelogs: Collection[str],
         partition_count: Callable[[str], int],
         stopping: threading.Event,
     ) -> None:
@@ -85,7 +83,6 @@ class Committer:
         self._index = index
         self._shared = shared
         self._membership = membership
-        self._changelogs = changelogs
         self._partition_count = partition_count
         self._stopping = stopping
         transaction_s = shared.config.transaction_timeout_ms / 1000
@@ -94,10 +91,9 @@ class Committer:
         self._last = time.monotonic()
         self._failing_since: float | None = None
         self._pause_s = _FIRST_PAUSE_S
+        self._careful = False
         self.commits = 0
         """Number of commits so far."""
-        self.dropped_sends = 0
-        """Records that the brokers refused and the production handler let go."""
         self._open()
 
     def _open(self) -> None:
@@ -105,11 +101,21 @@ class Committer:
         transactional_id = f"{shared.application_id}-{shared.process_id}-{self._index}" if shared.exactly_once else None
         settings = shared.config.producer_config(transactional_id, client_id=f"{self._name}-producer")
         self._producer = producer = RecordProducer(settings, shared.config.max_block_ms)
+        producer.careful = self._careful
         self.collector = ProducerCollector(producer, self._partition_count)
         """Where tasks made from now on send to."""
         if transactional_id is not None:
             # fences a predecessor of this process and ends what it left open, which others may be waiting for
             self.retried("initialising transactions", lambda: producer.init_transactions(_ATTEMPT_S))
+
+    @property
+    def careful(self) -> bool:
+        """Whether tasks made from now on send one record at a time, until the next commit."""
+        return self._careful
+
+    @careful.setter
+    def careful(self, value: bool) -> None:
+        self._careful = self._producer.careful = value
 
     def due_in(self) -> float:
         """Seconds until ``commit.interval.ms`` has passed since the last commit; negative when it is over."""
@@ -134,7 +140,7 @@ class Committer:
         try:
             self._producer.check()
         except SendFailedException as e:
-            self._send_failed(e)
+            self._raise_failed(e)
 
     def commit(self, tasks: Collection[StreamTask], position: Callable[[TopicPartition], int | None]) -> bool:
         """Commit what these tasks, all that run, have done. Returns whether there was anything.
@@ -160,6 +166,7 @@ class Committer:
             task.post_commit(acked)
         self.commits += 1
         if anything:
+            self.careful = False
             self._failing_since = None
             self._pause_s = _FIRST_PAUSE_S
         _log.debug("%s: committed %d offsets in %.1f ms", self._name, len(offsets), 1e3 * (time.monotonic() - started))
@@ -179,11 +186,10 @@ class Committer:
                 f"the outcome of a commit is unknown, so the tasks restart from what the brokers hold: {e}", ()
             ) from e
         except TransactionAbortableException as e:
-            for failure in producer.take_failures():
-                self._raise_refused(failure)
+            self._raise_failed(e)
             raise TaskCorruptedException(f"a transaction cannot commit: {e}", ()) from e
         except SendFailedException as e:
-            self._send_failed(e)
+            self._raise_failed(e)
 
     def hand_over(self, tasks: Iterable[StreamTask]) -> None:
         """Before tasks go to another member, commit their offsets once more in this member's own name.
@@ -265,39 +271,22 @@ class Committer:
                 self._membership.note_poll()
 
     def _flush(self) -> None:
-        while True:
-            try:
-                self.retried("flushing", lambda: self._producer.flush(_ATTEMPT_S))
-                return
-            except SendFailedException as e:
-                # returns when every failed record may be skipped; the flush is then done again
-                self._send_failed(e)
+        try:
+            self.retried("flushing", lambda: self._producer.flush(_ATTEMPT_S))
+        except SendFailedException as e:
+            self._raise_failed(e)
 
-    def _send_failed(self, error: SendFailedException) -> None:
-        failures = self._producer.take_failures() or [error]
+    def _raise_failed(self, error: KafkaException) -> None:
+        """Raise what the records that have failed mean; returns when none has."""
+        failures = self._producer.take_failures() or ([error] if isinstance(error, SendFailedException) else [])
         for failure in failures:
-            self._raise_refused(failure)
-        lost = next((f for f in failures if isinstance(f, SendFailedException) and not f.refused), None)
-        if lost is not None:
-            raise TaskCorruptedException(f"records were not written: {lost}", ()) from lost
-        self.dropped_sends += len(failures)
-        _log.warning("%s: %d refused records are skipped, the first: %s", self._name, len(failures), error)
-
-    def _raise_refused(self, failure: KafkaException) -> None:
-        """Raise what ends the thread or its membership; returns for a lost record, and for one that may be skipped."""
-        if isinstance(failure, TaskMigratedException):
-            raise failure
-        if isinstance(failure, SendFailedException) and failure.refused and not self._may_skip(failure):
-            span = "the transaction it belonged to" if self._shared.exactly_once else "what followed the last commit"
-            raise StreamsException(f"{failure}. Nothing of {span} is committed.") from failure
-
-    def _may_skip(self, failure: SendFailedException) -> bool:
-        # a transaction with a refused record cannot commit, whatever a handler says; a changelog must be complete
-        if self._shared.exactly_once or failure.topic in self._changelogs:
-            return False
-        context = ErrorHandlerContext(None, -1, -1, None, f"sink of {failure.topic}", TaskId(-1, -1), -1)
-        record = ProducerRecord(failure.topic, failure.partition, None, None, -1, None)
-        return self._shared.engine.production_handler.handle_error(context, record, failure).result is Result.RESUME
+            if isinstance(failure, TaskMigratedException):
+                raise failure
+        for failure in failures:
+            if isinstance(failure, SendFailedException) and failure.refused:
+                raise RecordRefusedException(f"{failure}. Nothing of what followed the last commit is committed")
+        if failures:
+            raise TaskCorruptedException(f"records were not written: {failures[0]}", ()) from failures[0]
 
 
 def _any_committed(tasks: Iterable[StreamTask]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -35,6 +35,7 @@ from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
     LockException,
     OffsetOutOfRangeException,
+    RecordRefusedException,
     StreamsException,
     TaskCorruptedException,
     TaskMigratedException,
@@ -118,6 +119,7 @@ class StreamThread:
         self._counts: dict[str, int] = {}
         self._changed_topic: str | None = None
         self._last_purge = self._last_look = time.monotonic()
+        self._purge_due = False
         self._cleanup = ExitStack()
 
     @property
@@ -148,6 +150,10 @@ class StreamThread:
     def task_metrics(self) -> dict[TaskId, dict[str, int]]:
         """Totals by metric name of every task this thread has now."""
         return {task_id: task.metrics.snapshot() for task_id, task in list(self._tasks.items())}
+
+    def task_drops(self) -> dict[TaskId, dict[str, int]]:
+        """Dropped records by reason of every task this thread has now."""
+        return {task_id: dict(task.metrics.dropped) for task_id, task in list(self._tasks.items())}
 
     def _run(self) -> None:
         error: Exception | None = None
@@ -198,7 +204,6 @@ class StreamThread:
             self.index,
             shared,
             self._membership,
-            found.changelog_topics,
             self._partition_count,
             self._stop,
         )
@@ -259,6 +264,11 @@ class StreamThread:
             self._revive(e, e.task_ids if e.wipe else ())
         except TransactionAbortableException as e:
             self._revive(e, ())
+        except RecordRefusedException as e:
+            if self._committer.careful:
+                raise
+            self._committer.careful = True
+            self._revive(e, ())
 
     def _round(self) -> None:
         self._events.extend(self._membership.poll(time.time_ns() // 1_000_000))
@@ -273,6 +283,7 @@ class StreamThread:
         self._committer.serve()
         if self._committer.wait() <= 0:
             self._commit()
+        self._purge()
         self._look_after_topics()
 
     def _poll(self) -> None:
@@ -461,13 +472,15 @@ class StreamThread:
     def _commit(self) -> None:
         known = self._consumer.position(self._by_partition)
         if self._committer.commit(list(self._running.values()), known.get):
-            self._purge()
+            self._purge_due = True
 
     def _purge(self) -> None:
+        """Delete committed records of repartition topics; also those of a last commit, after which nothing comes."""
         now = time.monotonic()
-        if now - self._last_purge < self._shared.repartition_purge_interval_ms / 1000:
+        if not self._purge_due or now - self._last_purge < self._shared.repartition_purge_interval_ms / 1000:
             return
         self._last_purge = now
+        self._purge_due = False
         offsets = {
             tp: entry.offset
             for task in self._running.values()
@@ -565,7 +578,12 @@ class StreamThread:
             self._commit()
             self._committer.hand_over(self._running.values())
             self._clean = True
-        except (TaskMigratedException, TaskCorruptedException, TransactionAbortableException) as e:
+        except (
+            TaskMigratedException,
+            TaskCorruptedException,
+            TransactionAbortableException,
+            RecordRefusedException,
+        ) as e:
             # others go on from the last commit, or this instance does at its next start
             _log.warning("%s: the last commit failed: %s", self.name, e)
 

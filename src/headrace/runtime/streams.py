@@ -214,6 +214,13 @@ class KafkaStreams:
         """Totals by metric name of every task that runs here (``process-total``, ``dropped-records-total``)."""
         return {task_id: totals for thread in list(self._threads) for task_id, totals in thread.task_metrics().items()}
 
+    def dropped_records(self) -> dict[TaskId, dict[str, int]]:
+        """Number of dropped records of every task that runs here, by reason; each was logged with where it lies.
+
+        Reasons are short texts such as ``null key``, ``deserialization error``, ``production error``.
+        """
+        return {task_id: drops for thread in list(self._threads) for task_id, drops in thread.task_drops().items()}
+
     def _make_thread(self, index: int) -> StreamThread:
         return StreamThread(index, self._shared, self._thread_changed, self._thread_failed)
 

@@ -220,6 +220,10 @@ class TopologyTestDriver:
         totals: dict[str, int] = self._task.metrics.snapshot()
         return totals
 
+    def dropped_records(self) -> dict[str, int]:
+        """Number of dropped records by reason, such as ``null key`` or ``processing error``."""
+        return dict(self._task.metrics.dropped)
+
     def close(self) -> None:
         """Close processors and stores and remove the state. Closing twice does nothing."""
         if self._closed:

@@ -13,6 +13,7 @@ import pytest
 from headrace.errors import (
     IllegalStateException,
     ProducerFencedException,
+    RecordRefusedException,
     StreamsException,
     TaskMigratedException,
     TimeoutException,
@@ -122,7 +123,7 @@ def test_tracked_offsets_are_those_of_the_last_acknowledged_records(
 ) -> None:
     changelog, other = topic_factory("changelog", 2), topic_factory("other")
     first, second = TopicPartition(changelog, 0), TopicPartition(changelog, 1)
-    send = transactional.bind_send(changelog, tracked=True)
+    send = transactional.bind_tracked_send(changelog)
     for number in range(100):
         send(number % 2, b"k", b"v", number + 1, None)
         transactional.send(other, 0, b"k", b"v")
@@ -144,7 +145,7 @@ def test_what_was_not_sent_when_the_tasks_are_lost_is_never_written(
     changelog, out, small = topic_factory("changelog"), topic_factory("out", 2), topic_factory("small", config=SMALL)
     loser = RecordProducer({"bootstrap.servers": bootstrap_servers, "linger.ms": 300})
     owner = RecordProducer({"bootstrap.servers": bootstrap_servers})
-    put, send = loser.bind_send(changelog, tracked=True), loser.bind_send(out)
+    put, send = loser.bind_tracked_send(changelog), loser.bind_send(out)
     loser.send(small, 0, b"k", b"v" * 1000)
     with pytest.raises(SendFailedException):
         loser.flush(10)
@@ -152,7 +153,7 @@ def test_what_was_not_sent_when_the_tasks_are_lost_is_never_written(
     for number in range(2000):
         send(number % 2, b"k", b"lost", 1, None)  # queued for 300 ms
     loser.drop_unsent()
-    owner.bind_send(changelog, tracked=True)(0, b"course", b"owner", 2, None)
+    owner.bind_tracked_send(changelog)(0, b"course", b"owner", 2, None)
     owner.flush(10)
     for number in range(20):  # all of them: none goes with those dropped
         send(number % 2, b"k", b"later", 1, None)
@@ -221,7 +222,7 @@ def test_exactly_once_a_failed_record_fails_the_commit_and_is_named(
         transactional.send(good, 0, b"k", b"too late")
     with pytest.raises(StreamsException, match=small) as found_by_commit:
         transactional.commit_transaction(20)
-    assert type(found_by_send.value) is type(found_by_commit.value) is StreamsException
+    assert type(found_by_send.value) is type(found_by_commit.value) is RecordRefusedException
     transactional.abort_transaction()
     transactional.check()
     transactional.send(good, 0, b"k", b"after")

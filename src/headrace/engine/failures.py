@@ -1,0 +1,263 @@
+"""What becomes of an error at an operator of a task: a handler decides, once, at the innermost one.
+
+A fatal error is remembered before it is raised, because a user's ``except Exception`` round a forward may swallow it:
+whoever runs the task looks at :attr:`TaskFailures.failure` after every run, and nothing of that run is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, Result, SerializationExceptionOrigin
+from headrace.api.record import Record
+from headrace.errors import (
+    FailedProcessingException,
+    KafkaException,
+    RecordRefusedException,
+    SerializationException,
+    StreamsException,
+    TaskCorruptedException,
+    TaskMigratedException,
+    TimeoutException,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.api.engine import RecordContext
+    from headrace.engine.settings import EngineSettings
+    from headrace.metrics import TaskMetrics
+    from headrace.records import Headers, RawRecord, TaskId
+
+_log = logging.getLogger(__name__)
+
+_NOT_FOR_HANDLERS = (
+    FailedProcessingException,
+    RecordRefusedException,
+    TaskMigratedException,
+    TaskCorruptedException,
+    TimeoutException,
+)
+"""Errors about the thread's own standing, not about the record in work: no handler may skip them."""
+
+
+class Source(NamedTuple):
+    """Where the input record lies. ``topic`` is None, and the numbers -1, outside of a record."""
+
+    topic: str | None
+    partition: int
+    offset: int
+
+
+class TaskFailures:
+    """Errors and drops of one task.
+
+    Attributes:
+        failure: The first fatal error.
+    """
+
+    def __init__(self, task_id: TaskId, settings: EngineSettings, record: RecordContext, metrics: TaskMetrics) -> None:
+        self.failure: Exception | None = None
+        self._task_id = task_id
+        self._settings = settings
+        self._record = record
+        self._metrics = metrics
+
+    def fail(self, error: Exception) -> Exception:
+        """Remember the first fatal error. Returns what to raise."""
+        if self.failure is None:
+            self.failure = error
+            # when a user's code swallows it, the run ends with this record all the same
+            self._record.interrupt = True
+        return self.failure
+
+    def fail_here(self, error: Exception) -> Exception:
+        """As :meth:`fail`, for whatever came up through the operators: an error that is not ours gets its place."""
+        if self.failure is None and not isinstance(error, KafkaException):
+            source = self._here()
+            wrapped = StreamsException(
+                f"{type(error).__name__} while processing (taskId={self._task_id}, topic={source.topic}, "
+                f"partition={source.partition}, offset={source.offset}): {error}",
+                self._task_id,
+            )
+            wrapped.__cause__ = error
+            return self.fail(wrapped)
+        return self.fail(error)
+
+    def drop(self, reason: str) -> None:
+        """Count the record in work as dropped for ``reason`` and log where it lies, without its content."""
+        self._drop(reason, self._here())
+
+    def decode_error(self, node: str, topic: str, partition: int, error: Exception, half: str, raw: RawRecord) -> None:
+        """The key or value of an input record cannot be decoded. Returns when it is skipped.
+
+        Raises:
+            StreamsException: The deserialization handler chose to fail.
+        """
+        if not isinstance(error, SerializationException):
+            error = _caused(SerializationException(f"{half} cannot be decoded: {type(error).__name__}"), error)
+        source = self._here()
+        context = self._context(source, node, raw[1], raw[4], raw[2], raw[3])
+        handler = self._settings.deserialization_handler
+        if self._ask(lambda: handler.handle_error(context, error), error, context):
+            self._drop("deserialization error", source)
+            return
+        raise self.fail(
+            StreamsException(
+                f"The {half} of the record at {topic}-{partition} offset {raw[0]} does not decode, and "
+                "the deserialization exception handler chose to fail. Nothing at or past this offset is committed. "
+                "To skip such records set deserialization.exception.handler to LogAndContinueExceptionHandler.",
+                self._task_id,
+            )
+        ) from error
+
+    def user_error(
+        self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers | None
+    ) -> None:
+        """See :meth:`headrace.api.engine.NodeContext.user_error`."""
+        self._pass_on(error)
+        source = self._here()
+        context = self._context(source, node, timestamp, headers)
+        record: Record[Any, Any] = Record(key, value, max(timestamp, 0), headers)
+        handler = self._settings.processing_handler
+        if self._ask(lambda: handler.handle_error(context, record, error), error, context):
+            self._drop("processing error", source)
+            return
+        place = self._place(node, source)
+        raise self.fail(
+            FailedProcessingException(f"Exception caught in process ({place}): {error}", self._task_id)
+        ) from error
+
+    def encode_error(
+        self,
+        node: str,
+        topic: str,
+        origin: SerializationExceptionOrigin,
+        error: Exception,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers | None,
+    ) -> None:
+        """The key or value of a record for a sink cannot be encoded. Returns when it is skipped.
+
+        Raises:
+            StreamsException: The production handler chose to fail.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if not isinstance(error, SerializationException):
+            given = key if origin is SerializationExceptionOrigin.KEY else value
+            text = (
+                f"the {origin.value} for topic {topic} cannot be encoded: {type(error).__name__} "
+                f"(its type is {type(given).__name__})"
+            )
+            error = _caused(SerializationException(text), error)
+        source = self._here()
+        context = self._context(source, node, timestamp, headers)
+        record = ProducerRecord(topic, None, key, value, timestamp, headers)
+        handler = self._settings.production_handler
+        if self._ask(lambda: handler.handle_serialization_error(context, record, error, origin), error, context):
+            self._drop("serialization error", source)
+            return
+        raise self.fail(
+            StreamsException(
+                f"The {origin.value} of a record for {topic} cannot be encoded ({self._place(node, source)}). Pass the "
+                "serde that fits its type (Produced, Grouped, Repartitioned) or set the default serdes.",
+                self._task_id,
+            )
+        ) from error
+
+    def send_error(
+        self,
+        node: str,
+        topic: str,
+        partition: int | None,
+        error: Exception,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers | None,
+    ) -> None:
+        """A record cannot be handed to the producer. Returns when it is skipped.
+
+        Raises:
+            StreamsException: The production handler chose to fail.
+        """
+        source = self._here()
+        if isinstance(error, RecordRefusedException) and error.exact:
+            # it is part of a transaction, which cannot commit, whatever a handler says
+            raise self.fail(RecordRefusedException(self._unsent(node, topic, source, error), self._task_id)) from error
+        self._pass_on(error)
+        context = self._context(source, node, timestamp, headers)
+        record = ProducerRecord(topic, partition, key, value, timestamp, headers)
+        handler = self._settings.production_handler
+        if self._ask(lambda: handler.handle_error(context, record, error), error, context):
+            self._drop("production error", source)
+            return
+        raise self.fail(StreamsException(self._unsent(node, topic, source, error), self._task_id)) from error
+
+    def _unsent(self, node: str, topic: str, source: Source, error: Exception) -> str:
+        return f"A record for {topic} cannot be sent ({self._place(node, source)}): {error}"
+
+    def _pass_on(self, error: Exception) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if isinstance(error, _NOT_FOR_HANDLERS):
+            raise self.fail(error)
+
+    def _ask(self, handler: Callable[[], Any], error: Exception, context: ErrorHandlerContext) -> bool:
+        # True: go on without the record
+        try:
+            response = handler()
+        except Exception as e:
+            raise self.fail(
+                FailedProcessingException(
+                    f"The exception handler itself failed for an error at processor {context.processor_node_id}, topic "
+                    f"{context.topic}, partition {context.partition}, offset {context.offset}: {e}",
+                    self._task_id,
+                )
+            ) from e
+        result = getattr(response, "result", None)
+        if result is Result.RETRY or not isinstance(result, Result):
+            raise self.fail(
+                FailedProcessingException(
+                    f"An exception handler answered {response!r} to {type(error).__name__}: only Response.fail() and "
+                    "Response.resume() are answers to it.",
+                    self._task_id,
+                )
+            ) from error
+        return result is Result.RESUME
+
+    def _context(
+        self,
+        source: Source,
+        node: str,
+        timestamp: int,
+        headers: Headers | None,
+        raw_key: bytes | None = None,
+        raw_value: bytes | None = None,
+    ) -> ErrorHandlerContext:
+        return ErrorHandlerContext(*source, headers, node, self._task_id, timestamp, raw_key, raw_value)
+
+    def _here(self) -> Source:
+        record = self._record
+        return Source(record.topic, record.partition, record.offset)
+
+    def _place(self, node: str, source: Source) -> str:
+        return (
+            f"taskId={self._task_id}, processor={node}, topic={source.topic}, partition={source.partition}, "
+            f"offset={source.offset}"
+        )
+
+    def _drop(self, reason: str, source: Source) -> None:
+        self._metrics.dropped[reason] += 1
+        _log.warning(
+            "Record dropped: %s (taskId=%s, topic=%s, partition=%d, offset=%d)", reason, self._task_id, *source
+        )
+
+
+def _caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
