@@ -13,6 +13,7 @@ from headrace.errors import (
     KafkaException,
     MissingSourceTopicException,
     ProducerFencedException,
+    RecordRefusedException,
     StreamsException,
     TaskMigratedException,
     TimeoutException,
@@ -58,7 +59,7 @@ def test_an_abortable_transaction_is_told_apart_from_what_ends_the_membership() 
     late = KafkaError(KafkaError._TIMED_OUT, txn_requires_abort=True)
     assert type(translate(late, "x")) is TransactionAbortableException
     too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, txn_requires_abort=True)
-    assert type(translate(too_large, "x")) is StreamsException
+    assert type(translate(too_large, "x")) is RecordRefusedException
     stale = KafkaError(KafkaError.ILLEGAL_GENERATION, txn_requires_abort=True)
     assert type(translate(stale, "x")) is TaskMigratedException
 
