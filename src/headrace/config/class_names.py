@@ -41,11 +41,14 @@ SERDES = {
         "Boolean",
         "UUID",
         "Void",
+        "ByteBuffer",
+        "List",
     )
 } | {
     f"org.apache.kafka.streams.kstream.WindowedSerdes${name}WindowedSerde": f"headrace.serdes:{name}WindowedSerde"
     for name in ("Time", "Session")
 }
+LIST_CLASSES = {"java.util.ArrayList": "builtins:list", "java.util.LinkedList": "builtins:list"}
 DSL_STORE_SUPPLIERS = {
     _STORES + "RocksDBDslStoreSuppliers": "headrace.state:RocksDBDslStoreSuppliers",
     _STORES + "InMemoryDslStoreSuppliers": "headrace.state:InMemoryDslStoreSuppliers",

@@ -73,7 +73,6 @@ _NOT_YET_STANDBY = "Standby tasks are not in this version."
 _NOT_YET_QUERY = "Interactive queries are not in this version."
 _NOT_YET_METRICS = "The metrics registry of this version does not read it."
 _NOT_YET_RACK = "Tasks are placed without regard to racks in this version."
-_NOT_YET_LIST_SERDE = "List serdes are not in this version."
 
 STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
@@ -162,20 +161,24 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
         classes=class_names.SERDES,
     ),
     ConfigKey(
-        "default.list.key.serde.inner", _CLASS, None, _MEDIUM, "Serde of the elements of list keys.",
-        support=_REFUSED, note=_NOT_YET_LIST_SERDE, classes=class_names.SERDES,
+        "default.list.key.serde.inner", _CLASS, None, _MEDIUM,
+        "Serde of the elements, where default.key.serde is the list serde.",
+        classes=class_names.SERDES,
     ),
     ConfigKey(
-        "default.list.key.serde.type", _CLASS, None, _MEDIUM, "Class of list keys.",
-        support=_REFUSED, note=_NOT_YET_LIST_SERDE,
+        "default.list.key.serde.type", _CLASS, None, _MEDIUM,
+        "Class of the lists, where default.key.serde is the list serde.",
+        note="builtins:list, builtins:tuple, or a class that takes an iterable.", classes=class_names.LIST_CLASSES,
     ),
     ConfigKey(
-        "default.list.value.serde.inner", _CLASS, None, _MEDIUM, "Serde of the elements of list values.",
-        support=_REFUSED, note=_NOT_YET_LIST_SERDE, classes=class_names.SERDES,
+        "default.list.value.serde.inner", _CLASS, None, _MEDIUM,
+        "Serde of the elements, where default.value.serde is the list serde.",
+        classes=class_names.SERDES,
     ),
     ConfigKey(
-        "default.list.value.serde.type", _CLASS, None, _MEDIUM, "Class of list values.",
-        support=_REFUSED, note=_NOT_YET_LIST_SERDE,
+        "default.list.value.serde.type", _CLASS, None, _MEDIUM,
+        "Class of the lists, where default.value.serde is the list serde.",
+        note="builtins:list, builtins:tuple, or a class that takes an iterable.", classes=class_names.LIST_CLASSES,
     ),
     ConfigKey(
         "default.production.exception.handler", _CLASS,

@@ -8,7 +8,7 @@ from headrace.api.serde import Serde
 from headrace.config import StreamsConfig
 from headrace.config.loading import load
 from headrace.engine.settings import EngineSettings
-from headrace.errors import ConfigException
+from headrace.serdes.loading import make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +23,7 @@ def instance(config: StreamsConfig, key: str) -> Any:
     reference = config[key]
     if reference is None:
         return None
-    found = load(reference, key)
-    if isinstance(found, type):
-        try:
-            found = found()
-        except TypeError as e:
-            raise ConfigException(f"{key}: {reference} cannot be made without arguments: {e}") from e
+    found = make(reference, key)
     if isinstance(found, Serde):
         serde: Serde[Any] = found  # pyright: ignore[reportUnknownVariableType]  # a user's class
         serde.configure(config.originals(), is_key=key == StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG)

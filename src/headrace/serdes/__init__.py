@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.serdes.json import JsonDeserializer, JsonSerde, JsonSerializer, is_immutable_type
+from headrace.serdes.lists import ListDeserializer, ListSerde, ListSerializer
 from headrace.serdes.primitives import (
     BooleanDeserializer,
     BooleanSerde,
@@ -13,6 +14,9 @@ from headrace.serdes.primitives import (
     ByteArrayDeserializer,
     ByteArraySerde,
     ByteArraySerializer,
+    ByteBufferDeserializer,
+    ByteBufferSerde,
+    ByteBufferSerializer,
     BytesDeserializer,
     BytesSerde,
     BytesSerializer,
@@ -82,6 +86,22 @@ class Serdes:
         return ByteArraySerde()
 
     @staticmethod
+    def ByteBuffer() -> Serde[Any]:  # noqa: N802  # Java's name
+        """Any buffer (bytes, bytearray, memoryview) as its bytes, read as a read-only memoryview."""
+        return ByteBufferSerde()
+
+    @overload
+    @staticmethod
+    def ListSerde(list_class: type[list[Any]], inner: Serde[T]) -> Serde[list[T]]: ...
+    @overload
+    @staticmethod
+    def ListSerde(list_class: type[tuple[Any, ...]], inner: Serde[T]) -> Serde[tuple[T, ...]]: ...
+    @staticmethod
+    def ListSerde(list_class: Any, inner: Serde[Any]) -> Serde[Any]:  # noqa: N802  # Java's name
+        """Lists (or tuples) of values of one serde; elements may be None."""
+        return ListSerde(list_class, inner)
+
+    @staticmethod
     def Long() -> Serde[int]:  # noqa: N802  # Java's name
         """Signed 64-bit integers, 8 bytes big-endian."""
         return LongSerde()
@@ -134,6 +154,9 @@ __all__ = [
     "ByteArrayDeserializer",
     "ByteArraySerde",
     "ByteArraySerializer",
+    "ByteBufferDeserializer",
+    "ByteBufferSerde",
+    "ByteBufferSerializer",
     "BytesDeserializer",
     "BytesSerde",
     "BytesSerializer",
@@ -150,6 +173,9 @@ __all__ = [
     "JsonDeserializer",
     "JsonSerde",
     "JsonSerializer",
+    "ListDeserializer",
+    "ListSerde",
+    "ListSerializer",
     "LongDeserializer",
     "LongSerde",
     "LongSerializer",

@@ -105,6 +105,28 @@ class BytesDeserializer(_PrimitiveDeserializer[bytes]):
         return _same_bytes
 
 
+def _copied_bytes(data: object) -> bytes:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        _wrong_type("ByteBufferSerializer", "bytes, a bytearray or a memoryview", data)
+    return bytes(data)
+
+
+class ByteBufferSerializer(_PrimitiveSerializer["bytes | bytearray | memoryview"]):
+    """The bytes that a buffer holds now; of a memoryview those in view. Java's ``ByteBuffer``."""
+
+    def bind(self, topic: str) -> Callable[[bytes | bytearray | memoryview], bytes]:
+        """See :meth:`Serializer.bind`."""
+        return _copied_bytes
+
+
+class ByteBufferDeserializer(_PrimitiveDeserializer[memoryview]):
+    """A read-only view of the bytes."""
+
+    def bind(self, topic: str) -> Callable[[bytes], memoryview]:
+        """See :meth:`Deserializer.bind`."""
+        return memoryview
+
+
 def _integer_packer(name: str, layout: str, bits: int) -> Callable[[int], bytes]:
     pack = struct.Struct(layout).pack
 
@@ -361,6 +383,13 @@ class BytesSerde(Serde[bytes]):
 ByteArraySerde = BytesSerde
 ByteArraySerializer = BytesSerializer
 ByteArrayDeserializer = BytesDeserializer
+
+
+class ByteBufferSerde(Serde[Any]):
+    """Any buffer as its bytes, read as a read-only memoryview. Not exact: what is given may be changed later."""
+
+    def __init__(self) -> None:
+        super().__init__(ByteBufferSerializer(), ByteBufferDeserializer(), immutable=True)
 
 
 class LongSerde(Serde[int]):
