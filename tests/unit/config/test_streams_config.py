@@ -185,7 +185,6 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(key: str, value: Any, a
         ("topology.optimization", "all"),
         ("ensure.explicit.internal.resource.naming", "true"),
         ("processor.wrapper.class", "my.module:Wrapper"),
-        ("default.list.key.serde.inner", "org.apache.kafka.common.serialization.Serdes$StringSerde"),
         ("config.providers", "file"),
         ("default.client.supplier", "my.module:Supplier"),
         ("task.assignor.class", "my.module:Assignor"),
