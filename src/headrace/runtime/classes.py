@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.api.serde import Serde
 from headrace.config import StreamsConfig
-from headrace.config.loading import load
+from headrace.config.loading import make
 from headrace.engine.settings import EngineSettings
-from headrace.serdes.loading import make
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.config import class_names
+from headrace.config.loading import load, make
 from headrace.errors import ConfigException, SerializationException
-from headrace.serdes.loading import load, make
 from headrace.serdes.primitives import (
     DoubleDeserializer,
     DoubleSerializer,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.api.windows import MAX_TIMESTAMP, SessionWindow, TimeWindow, Windowed, duration_ms
 from headrace.config.class_names import SERDES
-from headrace.config.loading import load
+from headrace.config.loading import make
 from headrace.errors import ConfigException, KafkaException, SerializationException
 from headrace.partitioning import partition_for_key
 
@@ -43,8 +43,7 @@ def _inner_serde(configs: Mapping[str, Any]) -> Serde[Any] | None:
     named = configs.get(_INNER_KEY)
     if named is None or isinstance(named, Serde):
         return named  # pyright: ignore[reportUnknownVariableType]  # a user's serde
-    found = load(SERDES.get(named, named) if isinstance(named, str) else named, _INNER_KEY)
-    made = found() if isinstance(found, type) else found
+    made = make(named, _INNER_KEY, SERDES)
     if not isinstance(made, Serde):
         raise ConfigException(f"{_INNER_KEY}: {named} is no Serde")
     return made  # pyright: ignore[reportUnknownVariableType]  # a user's serde

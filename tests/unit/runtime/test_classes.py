@@ -11,7 +11,6 @@ from headrace.config.loading import load
 from headrace.errors import ConfigException
 from headrace.runtime.classes import engine_settings, instance
 from headrace.serdes import Serde, Serdes
-from headrace.serdes.loading import load
 from headrace.serdes.primitives import StringDeserializer, StringSerializer
 
 KEY = StreamsConfig.DESERIALIZATION_EXCEPTION_HANDLER_CLASS_CONFIG
