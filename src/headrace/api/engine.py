@@ -11,12 +11,16 @@ with ``send_old_values``, and ``is_latest`` is False only for a late write to a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headrace.api.processor import Cancellable, PunctuationType, Punctuator
     from headrace.records import Headers, TaskId
+
+NEVER: Final = (1 << 63) - 1
+"""Later than every time."""
 
 Process: TypeAlias = "Callable[[Any, Any, int, Headers | None], None]"
 ProcessChange: TypeAlias = "Callable[[Any, Any, Any, bool, int, Headers | None], None]"
@@ -27,10 +31,11 @@ class RecordContext:
 
     The source closure moves ``offset`` along; ``timestamp`` and ``headers`` are set by whoever crosses into code that
     has no parameters for them (the Processor API, a plain key-value store) and restored after it. ``interrupt`` ends
-    the run after the current record (a commit was asked for, or memory for uncommitted writes is used up).
+    the run after the current record (a commit was asked for, a punctuation is due, something failed).
+    ``punctuate_at`` is the stream time at which the next punctuation is due.
     """
 
-    __slots__ = ("headers", "interrupt", "offset", "partition", "stream_time", "timestamp", "topic")
+    __slots__ = ("headers", "interrupt", "offset", "partition", "punctuate_at", "stream_time", "timestamp", "topic")
 
     def __init__(self) -> None:
         self.topic: str | None = None
@@ -40,6 +45,7 @@ class RecordContext:
         self.headers: Headers | None = None
         self.stream_time = -1
         self.interrupt = False
+        self.punctuate_at = NEVER
 
 
 class Bound(NamedTuple):
@@ -106,6 +112,12 @@ class NodeContext(Protocol):
 
     def request_commit(self) -> None:
         """Ask the thread to commit after this record."""
+        ...
+
+    def schedule(
+        self, interval_ms: int, kind: PunctuationType, punctuator: Punctuator, start_ms: int | None
+    ) -> Cancellable:
+        """Have ``punctuator`` called from time to time, see ``ProcessingContext.schedule``."""
         ...
 
     def system_time_ms(self) -> int:

@@ -98,8 +98,10 @@ class DeserializationExceptionHandler(Protocol):
 class ProcessingExceptionHandler(Protocol):
     """Decides about what a user's function or processor raised."""
 
-    def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any], exception: Exception) -> Response:
-        """Answer FAIL or RESUME. ``record`` is the operator's input."""
+    def handle_error(
+        self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
+    ) -> Response:
+        """Answer FAIL or RESUME. ``record`` is the operator's input, None for a punctuator."""
         ...
 
 
@@ -151,7 +153,9 @@ class LogAndContinueExceptionHandler:
 class LogAndFailProcessingExceptionHandler:
     """Logs where and stops. The default for errors of users' functions."""
 
-    def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any], exception: Exception) -> Response:
+    def handle_error(
+        self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
+    ) -> Response:
         """See :class:`ProcessingExceptionHandler`."""
         _log.error("Processing failed, stopping (%s)", _where(context), exc_info=exception)
         return Response.fail()
@@ -160,7 +164,9 @@ class LogAndFailProcessingExceptionHandler:
 class LogAndContinueProcessingExceptionHandler:
     """Logs where and skips the record."""
 
-    def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any], exception: Exception) -> Response:
+    def handle_error(
+        self, context: ErrorHandlerContext, record: Record[Any, Any] | None, exception: Exception
+    ) -> Response:
         """See :class:`ProcessingExceptionHandler`."""
         _log.warning("Processing failed, the record is skipped (%s)", _where(context), exc_info=exception)
         return Response.resume()

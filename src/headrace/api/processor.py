@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from headrace.errors import IllegalStateException
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
+    from headrace.api.times import Moment, Span
     from headrace.records import Headers, TaskId
 
 KIn = TypeVar("KIn")
@@ -18,6 +20,27 @@ KOut = TypeVar("KOut")
 VOut = TypeVar("VOut")
 KForward = TypeVar("KForward")
 VForward = TypeVar("VForward")
+
+
+class PunctuationType(Enum):
+    """Which clock a punctuation goes by."""
+
+    STREAM_TIME = "stream_time"
+    """The task's stream time: it only moves with records."""
+    WALL_CLOCK_TIME = "wall_clock_time"
+    """The system's time, looked at between records: the driver's own clock under test."""
+
+
+Punctuator: TypeAlias = "Callable[[int], None]"
+"""Called with the time (epoch ms) that the clock has reached."""
+
+
+class Cancellable(Protocol):
+    """A punctuation that is scheduled."""
+
+    def cancel(self) -> None:
+        """Do not call it any more; allowed from within the punctuator, and more than once."""
+        ...
 
 
 class ProcessingContext(Protocol):
@@ -42,7 +65,7 @@ class ProcessingContext(Protocol):
         ...
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Topic, partition and offset of the input record, or None outside of a record."""
+        """Topic, partition and offset of the input record, or None outside of one: in ``init``, in a punctuator."""
         ...
 
     def current_stream_time_ms(self) -> int:
@@ -51,6 +74,33 @@ class ProcessingContext(Protocol):
 
     def current_system_time_ms(self) -> int:
         """Wall-clock time (epoch ms): the driver's own clock under test."""
+        ...
+
+    def schedule(
+        self,
+        interval: Span,
+        kind: PunctuationType,
+        callback: Punctuator,
+        start_time: Moment | None = None,
+    ) -> Cancellable:
+        """Have ``callback(timestamp)`` called whenever the clock has moved on by ``interval``.
+
+        By stream time it is called right after the record that moves the clock there, for the first time with the
+        first record; by the wall clock first after one interval. Times that the clock jumps over are left out: there is
+        one call, and the next is due at the next multiple. What the callback forwards has no input record: no metadata,
+        no headers. What it raises goes to the processing exception handler, with None for the record.
+
+        Args:
+            interval: At least 1 ms: milliseconds or a timedelta.
+            kind: The clock.
+            callback: Called with the time (epoch ms) that the clock has reached.
+            start_time: Epoch ms or an aware datetime: due times are this plus multiples of the interval, so that they
+                do not depend on when the task started (KIP-1146). When it has passed, the first call is at the next
+                multiple.
+
+        Raises:
+            ValueError: The interval is less than 1 ms, or the start is before 1970.
+        """
         ...
 
     def app_configs(self) -> Mapping[str, Any]:

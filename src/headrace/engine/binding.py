@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.api.engine import RecordContext
 from headrace.engine.failures import TaskFailures
+from headrace.engine.punctuation import Punctuations
 from headrace.engine.queues import make_queue
 from headrace.engine.sinks import bind_sink
 from headrace.errors import StreamsException, TopologyException
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import Process, ProcessChange, RecordCollector
     from headrace.api.serde import Serde
+    from headrace.engine.punctuation import Schedule
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
     from headrace.records import Headers, TaskId
@@ -39,6 +41,7 @@ class BoundTask:
     Attributes:
         failures: Errors and drops.
         commit_requested: A processor has asked for a commit.
+        punctuations: What processors have scheduled.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class BoundTask:
         self.metrics = TaskMetrics()
         self.failures = TaskFailures(task_id, settings, self.record, self.metrics)
         self.commit_requested = False
+        self.punctuations = Punctuations(self.record, settings.system_time_ms)
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.stores: dict[str, StoreBase[Any, Any]] = {}
         self.changelogs: dict[TopicPartition, StoreBase[Any, Any]] = {}
@@ -100,8 +104,23 @@ class BoundTask:
             except Exception as e:
                 first = first or e
         self._closers.clear()
+        self.punctuations.clear()
         if first is not None:
             raise first
+
+    def punctuate(self, due: Schedule, timestamp: int) -> None:
+        """Call a punctuator, outside of any record: at ``timestamp``, without metadata and headers."""
+        record = self.record
+        record.topic, record.partition, record.offset = None, -1, -1
+        record.timestamp, record.headers = timestamp, None
+        try:
+            due.punctuator(timestamp)
+        except Exception as e:
+            self.failures.punctuation_error(due.node, e, timestamp)
+        finally:
+            record.timestamp = -1
+        if self.failures.failure is not None:
+            raise self.failures.failure
 
     def _open_store(
         self, builder: StoreBuilder[Any, Any], budget: CacheBudget | None, store_path: Callable[[str], Path]
@@ -236,6 +255,7 @@ class _Node:
         self.request_commit = task.request_commit
         self.system_time_ms = task.settings.system_time_ms
         self.user_error = partial(task.failures.user_error, spec.name)
+        self.schedule = partial(task.punctuations.schedule, spec.name)
         self._task = task
         self._connected = spec.stores if isinstance(spec, ProcessorSpec) else ()
 

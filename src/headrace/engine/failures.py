@@ -129,6 +129,27 @@ class TaskFailures:
             FailedProcessingException(f"Exception caught in process ({place}): {error}", self._task_id)
         ) from error
 
+    def punctuation_error(self, node: str, error: Exception, timestamp: int) -> None:
+        """A punctuator failed: there is no record that could be skipped. Returns when the handler lets it go on.
+
+        Raises:
+            FailedProcessingException: The handler chose FAIL, or the error is one already handled further in.
+        """
+        self._pass_on(error)
+        source = self._here()
+        context = self._context(source, node, timestamp, [])
+        handler = self._settings.processing_handler
+        if self._ask(lambda: handler.handle_error(context, None, error), error, context):
+            self._drop("processing error", source)
+            return
+        raise self.fail(
+            FailedProcessingException(
+                f"Exception caught while punctuating (taskId={self._task_id}, processor={node}, "
+                f"timestamp={timestamp}): {error}",
+                self._task_id,
+            )
+        ) from error
+
     def encode_error(
         self,
         node: str,

@@ -12,6 +12,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from headrace.api.engine import NEVER
 from headrace.api.timestamps import (
     ConsumerRecord,
     FailOnInvalidTimestamp,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     DecodeError = Callable[[Exception, str, RawRecord], None]
 
 _RAW_EXTRACTORS = (FailOnInvalidTimestamp, LogAndSkipOnInvalidTimestamp, UsePartitionTimeOnInvalidTimestamp)
-
-NO_BOUND = (1 << 63) - 1
 
 
 class PartitionQueue:
@@ -125,6 +124,8 @@ class PartitionQueue:
                     self.partition_time = partition_time = timestamp
                     if timestamp > stream_time:
                         record.stream_time = stream_time = timestamp
+                        if timestamp >= record.punctuate_at:
+                            record.interrupt = True
                 child(key, value, timestamp, headers)
                 # after the child: a record that failed stays the head, so that its offset can never be committed
                 count += 1
@@ -183,7 +184,7 @@ class ExtractingQueue(PartitionQueue):
     def head_timestamp(self) -> int:
         """Time of the oldest record that decodes and has one; undecodable ones before it leave the queue.
 
-        Returns :data:`NO_BOUND` when no record is left.
+        Returns :data:`~headrace.api.engine.NEVER` when no record is left.
         """
         while self._head is None and self.size:
             raw = self._chunks[0][self._at]
@@ -204,7 +205,7 @@ class ExtractingQueue(PartitionQueue):
                 self._take(1)
                 continue
             self._head = (offset, extracted, key, value, headers)
-        return NO_BOUND if self._head is None else self._head[1]
+        return NEVER if self._head is None else self._head[1]
 
     def run(self, bound: int, limit: int) -> int:
         """See the base."""
@@ -219,7 +220,10 @@ class ExtractingQueue(PartitionQueue):
             record.topic, record.partition = self.partition
             record.offset = offset
             self.partition_time = max(self.partition_time, timestamp)
-            record.stream_time = max(record.stream_time, timestamp)
+            if timestamp > record.stream_time:
+                record.stream_time = timestamp
+                if timestamp >= record.punctuate_at:
+                    record.interrupt = True
             self._child(key, value, timestamp, headers)
             count += 1
             self._head = None
@@ -227,60 +231,6 @@ class ExtractingQueue(PartitionQueue):
             if record.interrupt:
                 break
         return before - self.size
-
-
-class HeadOrder:
-    """The queues that have records, by the time of their heads.
-
-    Among equal times the order is that of ``java.util.PriorityQueue``, step for step: which of several partitions goes
-    first is not defined by Kafka Streams, but it can be seen in the order of outputs, and it should be the same here.
-    """
-
-    __slots__ = ("_heap",)
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, PartitionQueue]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
-
-    def least(self) -> int:
-        """The least head time, :data:`NO_BOUND` when there is none."""
-        return self._heap[0][0] if self._heap else NO_BOUND
-
-    def offer(self, queue: PartitionQueue, time: int) -> None:
-        """Put a queue in. One that turned out to have no record (``time`` is :data:`NO_BOUND`) stays out."""
-        if time == NO_BOUND:
-            return
-        heap = self._heap
-        at = len(heap)
-        heap.append((time, queue))
-        while at > 0:
-            parent = (at - 1) >> 1
-            if time >= heap[parent][0]:
-                break
-            heap[at] = heap[parent]
-            at = parent
-        heap[at] = (time, queue)
-
-    def poll(self) -> PartitionQueue:
-        """Take the queue with the oldest head out; there must be one."""
-        heap = self._heap
-        first = heap[0][1]
-        last = heap.pop()
-        size = len(heap)
-        if size:
-            at, half = 0, size >> 1
-            while at < half:
-                child = 2 * at + 1
-                if child + 1 < size and heap[child][0] > heap[child + 1][0]:
-                    child += 1
-                if last[0] <= heap[child][0]:
-                    break
-                heap[at] = heap[child]
-                at = child
-            heap[at] = last
-        return first
 
 
 def make_queue(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.binding import BoundTask
 from headrace.engine.offsets import decode_metadata, encode_metadata
-from headrace.engine.queues import HeadOrder
+from headrace.engine.order import TimeOrder
 from headrace.errors import IllegalStateException
 from headrace.records import OffsetAndMetadata, TopicPartition
 
@@ -98,7 +98,7 @@ class StreamTask:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handed_out: dict[TopicPartition, OffsetAndMetadata] = {}
         self._processed_since_commit = 0
-        self._heads = HeadOrder()
+        self._heads: TimeOrder[PartitionQueue] = TimeOrder()
         self._arrived: list[PartitionQueue] = []
 
     @property
@@ -177,8 +177,9 @@ class StreamTask:
     def process(self, limit: int) -> int:
         """Process up to ``limit`` records in the order of their times. Returns how many left the queues.
 
-        It returns early when the queues are empty, when a partition must be waited for (``max.task.idle.ms``), or
-        when a commit is asked for.
+        After the record that moves stream time to a punctuation's due time, the punctuator is called. It returns early
+        when the queues are empty, when a partition must be waited for (``max.task.idle.ms``), or when a commit is asked
+        for.
 
         Raises:
             Exception: :attr:`failure`, when anything fatal happened, even if a user's code swallowed it.
@@ -186,10 +187,10 @@ class StreamTask:
         if self._bound.failures.failure is not None:
             raise self._bound.failures.failure
         record = self._record
-        record.interrupt = False
         done = 0
         try:
             while done < limit:
+                record.interrupt = False
                 chosen = self._choose()
                 if chosen is None:
                     break
@@ -201,7 +202,9 @@ class StreamTask:
                         self._heads.offer(queue, queue.head_timestamp())
                 if self._bound.failures.failure is not None:
                     raise self._bound.failures.failure
-                if record.interrupt:
+                if record.stream_time >= record.punctuate_at:
+                    self._bound.punctuations.run_stream_time(self._bound.punctuate)
+                if self._bound.commit_requested:
                     break
         except Exception as e:
             raise self._bound.failures.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
@@ -211,6 +214,27 @@ class StreamTask:
                 self._processed_since_commit += done
                 self._bound.metrics.processed += done
         return done
+
+    def punctuate_wall_clock(self) -> bool:
+        """Call the punctuators that are due by the wall clock. Returns whether any was.
+
+        Raises:
+            Exception: :attr:`failure`.
+        """
+        bound = self._bound
+        if bound.failures.failure is not None:
+            raise bound.failures.failure
+        try:
+            called = bound.punctuations.run_wall_clock(bound.punctuate)
+        except Exception as e:
+            raise bound.failures.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
+        if called:
+            self._processed_since_commit += 1
+        return called
+
+    def next_wall_clock(self) -> int:
+        """When the next punctuation by the wall clock is due (epoch ms)."""
+        return self._bound.punctuations.next_wall_clock()
 
     def wants_commit(self) -> bool:
         """Whether a processor asked for a commit, or uncommitted writes fill their memory."""
@@ -290,7 +314,7 @@ class StreamTask:
             store.drop_uncommitted()
         for queue in self._ordered:
             queue.clear()
-        self._heads = HeadOrder()
+        self._heads.clear()
         self._arrived.clear()
 
     def close(self) -> None:

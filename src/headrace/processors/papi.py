@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.api.engine import Bound
 from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
+from headrace.api.times import epoch_ms, milliseconds
 from headrace.errors import FailedProcessingException, StreamsException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.api.engine import NodeContext
-    from headrace.api.processor import FixedKeyProcessor, Processor, ValueTransformerWithKey
+    from headrace.api.processor import (
+        Cancellable,
+        FixedKeyProcessor,
+        Processor,
+        PunctuationType,
+        Punctuator,
+        ValueTransformerWithKey,
+    )
+    from headrace.api.times import Moment, Span
     from headrace.records import Headers, TaskId
 
 
@@ -46,6 +55,21 @@ class _Context:
 
     def current_system_time_ms(self) -> int:
         return self._node.system_time_ms()
+
+    def schedule(
+        self,
+        interval: Span,
+        kind: PunctuationType,
+        callback: Punctuator,
+        start_time: Moment | None = None,
+    ) -> Cancellable:
+        interval_ms = milliseconds(interval)
+        if interval_ms < 1:
+            raise ValueError(f"the shortest interval of a punctuation is 1 ms, not {interval}")
+        start_ms = None if start_time is None else epoch_ms(start_time)
+        if start_ms is not None and start_ms < 0:
+            raise ValueError(f"a punctuation cannot start before 1970: {start_time}")
+        return self._node.schedule(interval_ms, kind, callback, start_ms)
 
     def app_configs(self) -> Mapping[str, Any]:
         return self._node.app_configs

@@ -30,6 +30,7 @@ from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from headrace.api.engine import NEVER
 from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
@@ -296,12 +297,17 @@ class StreamThread:
         batch = self._consumer.poll(0.0, _POLL_RECORDS)
         if not ready and not batch.records:
             self._consumer_errors(batch.errors)
-            batch = self._consumer.poll(min(self._shared.poll_ms / 1000, self._committer.wait()), 1)
+            longest = min(self._shared.poll_ms / 1000, self._committer.wait(), self._until_punctuation())
+            batch = self._consumer.poll(longest, 1)
         self._consumer_errors(batch.errors)
         for tp, records in batch.records.items():
             task = self._by_partition.get(tp)
             if task is not None:
                 task.add_records(tp, records)
+
+    def _until_punctuation(self) -> float:
+        due = min((task.next_wall_clock() for task in self._running.values()), default=NEVER)
+        return max(0.0, (due - self._shared.engine.system_time_ms()) / 1000)
 
     def _flow_control(self, somebody_waits: bool) -> None:
         """While a task waits for a partition the others go on being fetched too: those with enough are paused."""
@@ -350,6 +356,7 @@ class StreamThread:
                     progress = progress or done > 0
                     before, now = now, clock()
                     self._adapt(done, now - before)
+                task.punctuate_wall_clock()
                 if task.wants_commit():
                     self._commit()
                 if now >= deadline:

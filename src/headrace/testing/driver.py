@@ -12,10 +12,10 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from headrace.api.times import epoch_ms, milliseconds
 from headrace.config import StreamsConfig
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import IllegalStateException, StreamsException
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import Send
     from headrace.api.serde import Deserializer, Serializer
+    from headrace.api.times import Moment, Span
     from headrace.records import Headers
     from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
     from headrace.topology import Topology
@@ -39,13 +40,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _Raw = tuple["bytes | None", "bytes | None", int, "Headers | None"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-Moment = int | datetime
-"""A point in time: epoch milliseconds or an aware datetime."""
-Span = int | timedelta
-"""A length of time: milliseconds or a timedelta."""
 
 
 class TestRecord(Generic[K, V]):
@@ -57,7 +51,7 @@ class TestRecord(Generic[K, V]):
     def __init__(self, key: K, value: V, timestamp: Moment | None = None, headers: Headers | None = None) -> None:
         self.key = key
         self.value = value
-        self.timestamp = None if timestamp is None else _epoch_ms(timestamp)
+        self.timestamp = None if timestamp is None else epoch_ms(timestamp)
         self.headers: Headers = list(headers or [])
 
     def __eq__(self, other: object) -> bool:
@@ -103,7 +97,7 @@ class TopologyTestDriver:
         config: Mapping[str, Any] | StreamsConfig | None = None,
         initial_wall_clock_ms: Moment | None = None,
     ) -> None:
-        self._now = time.time_ns() // 1_000_000 if initial_wall_clock_ms is None else _epoch_ms(initial_wall_clock_ms)
+        self._now = time.time_ns() // 1_000_000 if initial_wall_clock_ms is None else epoch_ms(initial_wall_clock_ms)
         originals = dict(config.originals() if isinstance(config, StreamsConfig) else config or {})
         originals.setdefault(StreamsConfig.APPLICATION_ID_CONFIG, "topology-test-driver")
         originals.setdefault(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:9092")
@@ -165,8 +159,8 @@ class TopologyTestDriver:
             start_timestamp: Time of records piped without one; the driver's wall clock when left out.
             auto_advance: How far that time moves after each such record.
         """
-        start = self._now if start_timestamp is None else _epoch_ms(start_timestamp)
-        return TestInputTopic(self, topic_name, key_serializer, value_serializer, start, _milliseconds(auto_advance))
+        start = self._now if start_timestamp is None else epoch_ms(start_timestamp)
+        return TestInputTopic(self, topic_name, key_serializer, value_serializer, start, milliseconds(auto_advance))
 
     def create_output_topic(
         self, topic_name: str, key_deserializer: Deserializer[K], value_deserializer: Deserializer[V]
@@ -185,7 +179,10 @@ class TopologyTestDriver:
 
     def advance_wall_clock_time(self, advance: Span) -> None:
         """Move the wall clock on by milliseconds or a timedelta, and process what waited for it."""
-        self._now += _milliseconds(advance)
+        self._now += milliseconds(advance)
+        self._task.punctuate_wall_clock()
+        self.commit()
+        self._recirculate()
         self._run()
 
     def get_all_state_stores(self) -> dict[str, Any]:
@@ -277,11 +274,14 @@ class TopologyTestDriver:
             moved = self._task.process(1)
             if moved or self._task.wants_commit():
                 self.commit()
-            if self._pending:
-                while self._pending:
-                    self._enqueue(*self._pending.popleft())
-            elif not moved:
+            if not self._recirculate() and not moved:
                 return
+
+    def _recirculate(self) -> bool:
+        moved = bool(self._pending)
+        while self._pending:
+            self._enqueue(*self._pending.popleft())
+        return moved
 
     def capture(self, topic: str, raw: _Raw) -> None:
         """Take in what the topology sent to ``topic``; it goes round again when the topology reads it."""
@@ -345,7 +345,7 @@ class TestInputTopic(Generic[K, V]):
 
     def advance_time(self, advance: Span) -> None:
         """Move the topic's own time on (milliseconds or a timedelta, not negative)."""
-        step = _milliseconds(advance)
+        step = milliseconds(advance)
         if step < 0:
             raise ValueError("time can only be advanced")
         self._time += step
@@ -358,7 +358,7 @@ class TestInputTopic(Generic[K, V]):
             at = self._time
             self._time += self._advance
         else:
-            at = _epoch_ms(timestamp)
+            at = epoch_ms(timestamp)
         self._driver.pipe_raw(
             self._topic,
             self._key.serialize(self._topic, key),
@@ -384,8 +384,8 @@ class TestInputTopic(Generic[K, V]):
         self, pairs: Iterable[tuple[K, V]], start_timestamp: Moment | None = None, advance: Span = 0
     ) -> None:
         """Pipe each (key, value); with ``start_timestamp`` the times are ``start``, ``start + advance`` and so on."""
-        at = None if start_timestamp is None else _epoch_ms(start_timestamp)
-        step = _milliseconds(advance)
+        at = None if start_timestamp is None else epoch_ms(start_timestamp)
+        step = milliseconds(advance)
         for key, value in pairs:
             self.pipe_input(key, value, at)
             if at is not None:
@@ -393,8 +393,8 @@ class TestInputTopic(Generic[K, V]):
 
     def pipe_value_list(self, values: Iterable[V], start_timestamp: Moment | None = None, advance: Span = 0) -> None:
         """Pipe each value without a key; times as in :meth:`pipe_key_value_list`."""
-        at = None if start_timestamp is None else _epoch_ms(start_timestamp)
-        step = _milliseconds(advance)
+        at = None if start_timestamp is None else epoch_ms(start_timestamp)
+        step = milliseconds(advance)
         for value in values:
             self.pipe_input(None, value, at)
             if at is not None:
@@ -553,15 +553,3 @@ def _merged(built: BuiltTopology) -> SubTopology:
         changelog_topics={name: topic for sub in subs for name, topic in sub.changelog_topics.items()},
         store_changelogs={store: topic for sub in subs for store, topic in sub.store_changelogs.items()},
     )
-
-
-def _epoch_ms(moment: Moment) -> int:
-    if isinstance(moment, datetime):
-        if moment.tzinfo is None:
-            raise ValueError("a timestamp given as datetime must have a time zone")
-        return (moment - _EPOCH) // timedelta(milliseconds=1)
-    return moment
-
-
-def _milliseconds(span: Span) -> int:
-    return span // timedelta(milliseconds=1) if isinstance(span, timedelta) else span

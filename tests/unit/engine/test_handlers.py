@@ -139,7 +139,7 @@ def test_builtin_handlers_answer_and_do_not_log_payloads(caplog: pytest.LogCaptu
     bench.process()
     ((where, error),) = context.asked
     assert LogAndFailExceptionHandler().handle_error(where, error) == FAIL
-    assert LogAndFailProcessingExceptionHandler().handle_error(where, None, error) == FAIL  # type: ignore[arg-type]
+    assert LogAndFailProcessingExceptionHandler().handle_error(where, None, error) == FAIL
     production = DefaultProductionExceptionHandler()
     assert production.handle_error(where, None, error) == FAIL  # type: ignore[arg-type]
     assert (

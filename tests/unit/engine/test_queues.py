@@ -4,14 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.api.engine import RecordContext
+from headrace.api.engine import NEVER, RecordContext
 from headrace.api.timestamps import (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from headrace.engine.queues import NO_BOUND, ExtractingQueue, HeadOrder, PartitionQueue, make_queue
+from headrace.engine.order import TimeOrder
+from headrace.engine.queues import ExtractingQueue, PartitionQueue, make_queue
 from headrace.errors import StreamsException
 from headrace.records import TopicPartition
 
@@ -110,7 +111,7 @@ def test_a_run_ends_at_a_time_past_the_bound(worked: Worked) -> None:
     assert worked.values == ["1", "5", "3"]
     assert (worked.queue.size, worked.queue.next_offset, worked.queue.head_offset()) == (2, 3, 3)
     assert worked.queue.head_timestamp() == 6
-    assert worked.queue.run(NO_BOUND, 100) == 2
+    assert worked.queue.run(NEVER, 100) == 2
     assert worked.queue.head_offset() is None
     assert worked.queue.next_offset == 5
 
@@ -118,7 +119,7 @@ def test_a_run_ends_at_a_time_past_the_bound(worked: Worked) -> None:
 def test_a_run_takes_no_more_than_its_limit(worked: Worked) -> None:
     worked.add(*((str(number), number) for number in range(10)))
     for expected in (4, 4, 2):
-        assert worked.queue.run(NO_BOUND, 4) == expected
+        assert worked.queue.run(NEVER, 4) == expected
     assert worked.values == [str(number) for number in range(10)]
     assert [seen[0] for seen in worked.seen] == list(range(10))
 
@@ -128,7 +129,7 @@ def test_runs_begin_in_the_middle_of_a_chunk(worked: Worked) -> None:
     worked.add(("5", 5), ("6", 6), first=5)
     done = 0
     for _ in range(7):
-        done += worked.queue.run(NO_BOUND, 1)
+        done += worked.queue.run(NEVER, 1)
     assert done == 7
     assert worked.values == list("0123456")
     assert worked.queue.size == 0
@@ -137,7 +138,7 @@ def test_runs_begin_in_the_middle_of_a_chunk(worked: Worked) -> None:
 def test_an_interrupt_ends_the_run_after_its_record(worked: Worked) -> None:
     worked.add(("1", 1), ("2", 2), ("3", 3))
     worked.stop_at = "2"
-    assert worked.queue.run(NO_BOUND, 100) == 2
+    assert worked.queue.run(NEVER, 100) == 2
     assert worked.queue.next_offset == 2
     assert worked.queue.size == 1
 
@@ -146,7 +147,7 @@ def test_a_failing_record_stays_the_head() -> None:
     worked = Worked()
     worked.add(("1", 1), ("fail", 2), ("3", 3))
     with pytest.raises(RuntimeError):
-        worked.queue.run(NO_BOUND, 100)
+        worked.queue.run(NEVER, 100)
     assert (worked.queue.head_offset(), worked.queue.next_offset, worked.queue.size) == (1, 1, 2)
 
 
@@ -154,7 +155,7 @@ def test_a_failing_first_record_moves_nothing() -> None:
     worked = Worked()
     worked.add(("fail", 2), ("3", 3), first=7)
     with pytest.raises(RuntimeError):
-        worked.queue.run(NO_BOUND, 100)
+        worked.queue.run(NEVER, 100)
     assert (worked.queue.head_offset(), worked.queue.next_offset, worked.queue.size) == (7, None, 2)
 
 
@@ -166,13 +167,13 @@ def test_a_failing_record_stays_the_head_of_an_extracting_queue() -> None:
     worked = Worked(Always())
     worked.add(("1", 0), ("fail", 0), ("3", 0))
     with pytest.raises(RuntimeError):
-        worked.queue.run(NO_BOUND, 100)
+        worked.queue.run(NEVER, 100)
     assert (worked.queue.head_offset(), worked.queue.next_offset, worked.queue.size) == (1, 1, 2)
 
 
 def test_undecodable_records_are_passed_over_and_their_offsets_move(worked: Worked) -> None:
     worked.add(("bad", 1), ("2", 2), ("bad", 3), ("bad", 4))
-    assert worked.queue.run(NO_BOUND, 100) == 4
+    assert worked.queue.run(NEVER, 100) == 4
     assert worked.values == ["2"]
     assert worked.decode_errors == [("value", 0), ("value", 2), ("value", 3)]
     assert (worked.queue.next_offset, worked.queue.size) == (4, 0)
@@ -182,8 +183,8 @@ def test_the_half_that_does_not_decode_is_told() -> None:
     worked = Worked()
     worked.add(("1", 1), key=b"bad")
     worked.add(("bad", 1), key=None)
-    worked.queue.run(NO_BOUND, 100)
-    worked.queue.run(NO_BOUND, 100)
+    worked.queue.run(NEVER, 100)
+    worked.queue.run(NEVER, 100)
     assert [half for half, _ in worked.decode_errors] == ["key", "value"]
 
 
@@ -191,7 +192,7 @@ def test_an_undecodable_record_that_stops_stays_the_head(worked: Worked) -> None
     worked.skip_undecodable = False
     worked.add(("1", 1), ("bad", 2))
     with pytest.raises(StreamsException, match="stop"):
-        worked.queue.run(NO_BOUND, 100)
+        worked.queue.run(NEVER, 100)
     assert worked.values == ["1"]
     assert (worked.queue.head_offset(), worked.queue.next_offset) == (1, 1)
 
@@ -199,16 +200,16 @@ def test_an_undecodable_record_that_stops_stays_the_head(worked: Worked) -> None
 def test_absent_keys_and_values_are_not_decoded() -> None:
     worked = Worked()
     worked.add((None, 1), key=None)
-    worked.queue.run(NO_BOUND, 1)
+    worked.queue.run(NEVER, 1)
     assert worked.seen == [(0, None, None, 1)]
 
 
 def test_times_only_rise(worked: Worked) -> None:
     worked.record.stream_time = 4
     worked.add(("3", 3), ("5", 5), ("4", 4))
-    worked.queue.run(NO_BOUND, 1)
+    worked.queue.run(NEVER, 1)
     assert (worked.queue.partition_time, worked.record.stream_time) == (3, 4)
-    worked.queue.run(NO_BOUND, 9)
+    worked.queue.run(NEVER, 9)
     assert (worked.queue.partition_time, worked.record.stream_time) == (5, 5)
 
 
@@ -217,7 +218,7 @@ def test_the_time_is_that_of_the_record_in_work() -> None:
     times: list[int] = []
     worked.queue._child = lambda *_: times.append(worked.record.stream_time)
     worked.add(("a", 3), ("b", 7), ("c", 5))
-    worked.queue.run(NO_BOUND, 9)
+    worked.queue.run(NEVER, 9)
     assert times == [3, 7, 7]
 
 
@@ -225,14 +226,14 @@ def test_negative_times_fail_by_default() -> None:
     worked = Worked()
     worked.add(("1", 1), ("2", -1))
     with pytest.raises(StreamsException, match=r"Record at in-3 offset 1 has the negative timestamp -1"):
-        worked.queue.run(NO_BOUND, 9)
+        worked.queue.run(NEVER, 9)
     assert worked.queue.head_offset() == 1
 
 
 def test_negative_times_can_be_skipped() -> None:
     worked = Worked(LogAndSkipOnInvalidTimestamp())
     worked.add(("1", 1), ("2", -1), ("3", -7), ("4", 4), ("5", -1))
-    assert worked.queue.run(NO_BOUND, 9) == 5
+    assert worked.queue.run(NEVER, 9) == 5
     assert worked.values == ["1", "4"]
     assert worked.dropped == ["negative timestamp"] * 3
     assert worked.queue.next_offset == 5
@@ -241,12 +242,12 @@ def test_negative_times_can_be_skipped() -> None:
 def test_negative_times_can_take_the_partitions() -> None:
     worked = Worked(UsePartitionTimeOnInvalidTimestamp())
     worked.add(("1", 10), ("2", -1), ("3", 5), ("4", -1))
-    worked.queue.run(NO_BOUND, 9)
+    worked.queue.run(NEVER, 9)
     assert [seen[3] for seen in worked.seen] == [10, 10, 5, 10]
     worked = Worked(UsePartitionTimeOnInvalidTimestamp())
     worked.add(("1", -1))
     with pytest.raises(StreamsException, match="no earlier record"):
-        worked.queue.run(NO_BOUND, 9)
+        worked.queue.run(NEVER, 9)
 
 
 def test_an_extractor_sees_the_decoded_record_and_the_partition_time() -> None:
@@ -259,7 +260,7 @@ def test_an_extractor_sees_the_decoded_record_and_the_partition_time() -> None:
 
     worked = Worked(Spy())
     worked.add(("a", 1), ("b", 2))
-    worked.queue.run(NO_BOUND, 9)
+    worked.queue.run(NEVER, 9)
     assert [record[:6] for record, _ in seen] == [("in", 3, 0, 1, "k", "a"), ("in", 3, 1, 2, "k", "b")]
     assert [time for _, time in seen] == [-1, 100]
     assert [row[3] for row in worked.seen] == [100, 101]
@@ -278,7 +279,7 @@ def test_each_head_is_extracted_once_and_no_record_before_it_is_the_head() -> No
     for _ in range(3):
         assert worked.queue.head_timestamp() == 1
     assert calls == [0]
-    worked.queue.run(NO_BOUND, 1)
+    worked.queue.run(NEVER, 1)
     worked.queue.head_timestamp()
     assert calls == [0, 1]
 
@@ -288,10 +289,10 @@ def test_negative_extracted_times_drop_the_record() -> None:
     worked.add(("-1", 5), ("4", 5), ("-9", 5))
     assert worked.queue.head_timestamp() == 4
     assert worked.queue.next_offset == 1
-    assert worked.queue.run(NO_BOUND, 9) == 2
+    assert worked.queue.run(NEVER, 9) == 2
     assert worked.values == ["4"]
     assert worked.dropped == ["negative timestamp"] * 2
-    assert worked.queue.head_timestamp() == NO_BOUND
+    assert worked.queue.head_timestamp() == NEVER
 
 
 @pytest.mark.parametrize("negative_only", [False, True])
@@ -313,7 +314,7 @@ def test_an_extractors_own_error_names_it_and_the_record(negative_only: bool) ->
     with pytest.raises(
         StreamsException, match=r"timestamp extractor Broken failed for the record at in-3 offset 12"
     ) as e:
-        worked.queue.run(NO_BOUND, 9)
+        worked.queue.run(NEVER, 9)
     assert isinstance(e.value.__cause__, KeyError)
     assert worked.queue.head_offset() == 12
 
@@ -326,38 +327,38 @@ def test_an_extractor_that_gives_nothing_is_at_fault() -> None:
     worked = Worked(Nothing())
     worked.add(("1", 1))
     with pytest.raises(StreamsException, match="timestamp extractor Nothing failed"):
-        worked.queue.run(NO_BOUND, 9)
+        worked.queue.run(NEVER, 9)
 
 
 def test_clear_forgets_records_and_progress(worked: Worked) -> None:
     worked.add(("1", 1), ("2", 2))
-    worked.queue.run(NO_BOUND, 1)
+    worked.queue.run(NEVER, 1)
     worked.queue.head_timestamp()
     worked.queue.clear()
     assert (worked.queue.size, worked.queue.head_offset(), worked.queue.next_offset) == (0, None, None)
     worked.add(("9", 9), first=1)
-    worked.queue.run(NO_BOUND, 9)
+    worked.queue.run(NEVER, 9)
     assert worked.values == ["1", "9"]
     assert worked.queue.next_offset == 2
 
 
 def test_head_order_is_by_time() -> None:
-    order = HeadOrder()
+    order: TimeOrder[PartitionQueue] = TimeOrder()
     queues = [Worked().queue for _ in range(6)]
     times = [30, 10, 20, 60, 50, 40]
     for queue, time in zip(queues, times, strict=True):
         order.offer(queue, time)
-    order.offer(queues[0], NO_BOUND)
+    order.offer(queues[0], NEVER)
     polled = []
     while order:
         least = order.least()
         polled.append((least, queues.index(order.poll())))
     assert polled == [(10, 1), (20, 2), (30, 0), (40, 5), (50, 4), (60, 3)]
-    assert order.least() == NO_BOUND
+    assert order.least() == NEVER
 
 
 def test_equal_heads_alternate_as_in_javas_queue() -> None:
-    order = HeadOrder()
+    order: TimeOrder[PartitionQueue] = TimeOrder()
     one, two = Worked().queue, Worked().queue
     order.offer(one, 5)
     order.offer(two, 5)

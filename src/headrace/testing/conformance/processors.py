@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.api.processor import FixedKeyProcessor, Processor, ValueTransformerWithKey
+from headrace.api.processor import FixedKeyProcessor, Processor, PunctuationType, ValueTransformerWithKey
+from headrace.api.record import Record
 from headrace.errors import IllegalStateException
 from headrace.state.keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 from headrace.testing.conformance import functions
@@ -13,8 +14,8 @@ from headrace.testing.conformance.values import LaterStep, text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.api.processor import FixedKeyProcessorContext, ProcessorContext, TransformerContext
-    from headrace.api.record import FixedKeyRecord, Record
+    from headrace.api.processor import Cancellable, FixedKeyProcessorContext, ProcessorContext, TransformerContext
+    from headrace.api.record import FixedKeyRecord
 
 
 class _Simple(Processor[Any, Any, Any, Any]):
@@ -48,6 +49,49 @@ class _Dedupe(_WithStore):
     def process(self, record: Record[Any, Any]) -> None:
         if self._store.put_if_absent(record.key, record.value) is None:
             self.context.forward(record)
+
+
+def _punctuation(step: Mapping[str, Any]) -> tuple[int, PunctuationType]:
+    args = step["args"]
+    return args["interval_ms"], PunctuationType(args["type"].replace("wall_clock", "wall_clock_time"))
+
+
+class _Buffer(_WithStore):
+    def __init__(self, step: Mapping[str, Any]) -> None:
+        super().__init__(step["stores"][0])
+        self._punctuation = _punctuation(step)
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        super().init(context)
+        context.schedule(*self._punctuation, self._drain)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._store.put(record.key, record.value)
+
+    def _drain(self, timestamp: int) -> None:
+        for key, value in list(self._store.all()):
+            self.context.forward(Record(key, value, timestamp))
+            self._store.delete(key)
+
+
+class _Ticks(Processor[Any, Any, Any, Any]):
+    def __init__(self, step: Mapping[str, Any]) -> None:
+        self._punctuation = _punctuation(step)
+        self._left: int = step["args"].get("cancel_after", -1)
+        self._handle: Cancellable | None = None
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        super().init(context)
+        self._handle = context.schedule(*self._punctuation, self._tick)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+    def _tick(self, timestamp: int) -> None:
+        self.context.forward(Record("tick", str(timestamp), timestamp))
+        self._left -= 1
+        if self._left == 0 and self._handle is not None:
+            self._handle.cancel()
 
 
 class _TablePut(_WithStore):
@@ -91,7 +135,11 @@ _WITH_STORE: dict[str, Callable[[str], Processor[Any, Any, Any, Any]]] = {
     "dedupe": _Dedupe,
     "table_put": _TablePut,
 }
-_LATER = {"window_sum": "window stores", "buffer": "punctuation", "ticks": "punctuation"}
+_PUNCTUATING: dict[str, Callable[[Mapping[str, Any]], Processor[Any, Any, Any, Any]]] = {
+    "buffer": _Buffer,
+    "ticks": _Ticks,
+}
+_LATER = {"window_sum": "window stores"}
 
 
 def supplier(step: Mapping[str, Any]) -> Callable[[], Processor[Any, Any, Any, Any]]:
@@ -109,6 +157,8 @@ def supplier(step: Mapping[str, Any]) -> Callable[[], Processor[Any, Any, Any, A
     if name == "shift_time":
         shift: int = step["args"]["ms"]
         return lambda: _Simple(lambda context, record: context.forward(record.with_timestamp(record.timestamp + shift)))
+    if name in _PUNCTUATING:
+        return lambda: _PUNCTUATING[name](step)
     if name not in _WITH_STORE:
         raise IllegalStateException(f"no processor named {name}")
     make, store = _WITH_STORE[name], step["stores"][0]
