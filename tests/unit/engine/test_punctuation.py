@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace import Serdes, StreamsBuilder
+from headrace import Consumed, Serdes, StreamsBuilder
 from headrace.api.handlers import Response
 from headrace.api.processor import Processor, PunctuationType
 from headrace.api.record import Record
@@ -41,7 +41,7 @@ def driver(
     on_init: Callable[[ProcessorContext[str, str]], object], clock: int = 0, handler: object = None
 ) -> TopologyTestDriver:
     builder = StreamsBuilder()
-    builder.stream("in").process(lambda: Timed(on_init)).to("out")
+    builder.stream("in", Consumed.with_(TEXT, TEXT)).process(lambda: Timed(on_init)).to("out")
     settings: dict[str, Any] = {"default.key.serde": TEXT, "default.value.serde": TEXT}
     if handler is not None:
         settings["processing.exception.handler"] = handler
