@@ -35,9 +35,15 @@ def _check_guarantee(value: str) -> str:
     return value
 
 
+_SERVER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[0-9A-Za-z._%-]+):[0-9]{1,5}")
+
+
 def _check_servers(value: tuple[str, ...]) -> tuple[str, ...]:
-    if not value or not all(value):
+    if not value:
         raise ValueError
+    for server in value:
+        if not _SERVER.fullmatch(server) or int(server.rpartition(":")[2]) > 65_535:
+            raise ValueError(f"'{server}' is not host:port")
     return tuple(dict.fromkeys(value))
 
 

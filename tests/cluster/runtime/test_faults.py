@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from headrace import (
     Consumed,
@@ -20,6 +22,7 @@ from headrace import (
     State,
     StreamsBuilder,
     StreamsConfig,
+    StreamThreadExceptionResponse,
 )
 from headrace.kafka import TopicAdmin
 from headrace.serdes import LongDeserializer, StringDeserializer
@@ -227,6 +230,33 @@ def test_a_store_of_a_changelog_that_a_reset_made_anew_is_dropped(
     with totals_of(bootstrap_servers, unique("out-again")) as totals, running(again, app):
         wait_until(lambda: totals.total() >= 820, "the lines after both")
         assert totals.total() == 820
+
+
+def test_partitions_added_to_a_source_topic_end_the_thread_with_what_to_do(
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    write(bootstrap_servers, unique("in"), 40)
+    deaths: list[Exception] = []
+
+    def on_death(error: Exception) -> StreamThreadExceptionResponse:
+        deaths.append(error)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    streams = KafkaStreams(
+        counting(unique("in"), unique("out")), StreamsConfig.load(app | {"metadata.max.age.ms": "500"})
+    )
+    streams.set_uncaught_exception_handler(on_death)
+    streams.start()
+    try:
+        with totals_of(bootstrap_servers, unique("out")) as totals:
+            wait_until(lambda: totals.total() == 40, "the lines counted")
+        client = AdminClient({"bootstrap.servers": bootstrap_servers})
+        client.create_partitions([NewPartitions(unique("in"), 3)])[unique("in")].result(30)
+        wait_until(lambda: streams.state() is State.ERROR, "the end of the client")
+    finally:
+        streams.close(30.0)
+    assert f"Topic {unique('in')} now has 3 partitions instead of 2" in str(deaths[0])
+    assert "headrace reset" in str(deaths[0])
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])

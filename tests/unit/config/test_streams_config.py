@@ -324,3 +324,16 @@ def test_java_view_with_client_settings(case: dict[str, Any]) -> None:
 def test_reference_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     assert page == configuration_page(), "run: python -m headrace.config.docs > docs/configuration.md"
+
+
+@pytest.mark.parametrize("servers", ["foo", "a:9092,b", ":9092", "a:99999", "a:port", "http//x:1"])
+def test_an_address_without_host_or_port_is_named(servers: str) -> None:
+    with pytest.raises(ConfigException, match="is not host:port"):
+        StreamsConfig.load({"application.id": "a", "bootstrap.servers": servers})
+
+
+@pytest.mark.parametrize("servers", ["a:9092", "PLAINTEXT://a.b-c:9092,10.0.0.1:1", "[::1]:9092"])
+def test_addresses_are_taken_as_java_takes_them(servers: str) -> None:
+    assert StreamsConfig.load({"application.id": "a", "bootstrap.servers": servers}).bootstrap_servers == tuple(
+        servers.split(",")
+    )

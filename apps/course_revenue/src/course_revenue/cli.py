@@ -174,7 +174,9 @@ def _where(config: Path | None, settings: list[str] | None, bootstrap_server: st
     brokers = bootstrap_server or properties.get("bootstrap.servers")
     if not brokers:
         raise ConfigException("which brokers? Give --bootstrap-server host:port, or --config with bootstrap.servers")
-    return str(brokers), Settings.of(properties)
+    # an address without a port is said at once, not once the brokers do not answer
+    servers = StreamsConfig.load({"application.id": "check", "bootstrap.servers": brokers}).bootstrap_servers
+    return ",".join(servers), Settings.of(properties)
 
 
 def _print_comparison(comparison: Reconciliation, *, every: bool) -> None:
