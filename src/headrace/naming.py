@@ -129,6 +129,11 @@ def repartition_topic(base: str) -> str:
     return base if base.endswith(_REPARTITION_SUFFIX) else base + _REPARTITION_SUFFIX
 
 
+def table_repartition_topic(base: str) -> str:
+    """Topic of a grouped table's aggregation called ``base``, without the application id."""
+    return base + _REPARTITION_SUFFIX
+
+
 def internal_topic(application_id: str, topic: str) -> str:
     """Name under which an internal topic exists on the brokers."""
     return f"{application_id}-{topic}"
@@ -137,6 +142,15 @@ def internal_topic(application_id: str, topic: str) -> str:
 def changelog_topic(application_id: str, store: str) -> str:
     """Changelog topic of a store, as it exists on the brokers."""
     return internal_topic(application_id, store + _CHANGELOG_SUFFIX)
+
+
+def suffixed(names: NameProvider, name: str | None, suffix: str, prefix: str) -> str:
+    """Name of a part of an operation: the user's name for the whole and a suffix, or a generated one.
+
+    A number is taken in both cases.
+    """
+    generated = names.processor(prefix)
+    return generated if name is None else validate_name(name + suffix)
 
 
 def table_source(name: str) -> str:

@@ -12,7 +12,7 @@ to the deserialization or production handler.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from headrace.errors import SerializationException
 
@@ -82,6 +82,39 @@ class Deserializer(ABC, Generic[T_co]):
 
     def close(self) -> None:
         """Release what the deserializer holds."""
+
+
+class SerdeContext(Protocol):
+    """What a part of a serde may learn of the application that uses it."""
+
+    @property
+    def application_id(self) -> str:
+        """The ``application.id``."""
+        ...
+
+    def key_serde(self) -> Serde[Any]:
+        """The default serde of keys.
+
+        Raises:
+            TopologyException: ``default.key.serde`` is not set.
+        """
+        ...
+
+    def value_serde(self) -> Serde[Any]:
+        """The default serde of values.
+
+        Raises:
+            TopologyException: ``default.value.serde`` is not set.
+        """
+        ...
+
+
+class NeedsContext(ABC):
+    """A serde, or half of one, that wraps others and takes the configured default for one that was not given."""
+
+    @abstractmethod
+    def in_context(self, context: SerdeContext) -> Self:
+        """The same, complete. Called before it is bound."""
 
 
 class Serde(Generic[T]):

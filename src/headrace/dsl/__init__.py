@@ -2,6 +2,7 @@
 
 from headrace.dsl.builder import StreamsBuilder as StreamsBuilder
 from headrace.dsl.grouped import KGroupedStream as KGroupedStream
+from headrace.dsl.grouped_table import KGroupedTable as KGroupedTable
 from headrace.dsl.kstream import BranchedKStream as BranchedKStream
 from headrace.dsl.kstream import KStream as KStream
 from headrace.dsl.ktable import KTable as KTable

@@ -102,6 +102,17 @@ class Repartition:
 
 
 @dataclass(frozen=True, slots=True)
+class TableRepartition:
+    """A way of a table's changes through an internal topic, the new and the old value in one record."""
+
+    topic: str
+    sink_name: str
+    source_name: str
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Sink:
     """A topic that is written."""
 
@@ -118,9 +129,7 @@ class StateStore:
     builder: AnyStoreBuilder
 
 
-NodeData: TypeAlias = (
-    "Root | StreamSource | TableSource | StreamToTable | Process | Split | Repartition | Sink | StateStore"
-)
+NodeData: TypeAlias = "Root | StreamSource | TableSource | StreamToTable | Process | Split | Repartition | TableRepartition | Sink | StateStore"
 
 
 @dataclass(slots=True)

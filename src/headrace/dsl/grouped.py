@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace import naming
 from headrace.dsl.graph import Process, Repartition, Store
 from headrace.dsl.ktable import KTable
 from headrace.processors.aggregate import StreamAggregate, StreamReduce
+from headrace.processors.counting import Add, Zero
 from headrace.serdes import Serdes
 
 if TYPE_CHECKING:
@@ -21,18 +22,6 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 VR = TypeVar("VR")
-
-
-@dataclass(frozen=True, slots=True)
-class _Zero:
-    def __call__(self) -> int:
-        return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _AddOne:
-    def __call__(self, key: object, value: object, aggregate: int) -> int:
-        return aggregate + 1
 
 
 class KGroupedStream(Generic[K, V]):
@@ -59,7 +48,7 @@ class KGroupedStream(Generic[K, V]):
             # Java once took a number here and goes on to do so: later names depend on it
             self._at.scope.names.store(naming.AGGREGATE)
         store = self._at.scope.store(materialized, naming.AGGREGATE, self._grouped.key_serde, Serdes.Long())
-        operator = StreamAggregate(store.name, _Zero(), _AddOne())
+        operator = StreamAggregate(store.name, Zero(), Add(1))
         return self._aggregate(named, naming.AGGREGATE, store, operator)
 
     def reduce(

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
+from headrace.api.options import Grouped
 from headrace.dsl import tables
 from headrace.dsl.graph import Process, Store
+from headrace.processors.table_aggregate import TableRepartitionMap
 from headrace.processors.tables import TableFilter, TableMapValues, TableToStream, TableTransformValues
 from headrace.topology.topology import check_supplier
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.api.options import Materialized, Named
     from headrace.api.processor import ValueTransformerWithKey
     from headrace.api.serde import Serde
+    from headrace.dsl.grouped_table import KGroupedTable
     from headrace.dsl.kstream import KStream
     from headrace.dsl.place import Place
     from headrace.processors.rows import TableOperator
@@ -188,6 +191,25 @@ class KTable(Generic[K, V]):
         inputs = () if store is not None else (at.node,)
         at = at.add(name, Process(operator, store, store_names, inputs))
         return KTable(replace(at, key_serde=key_serde, value_serde=value_serde), None if store is None else store.name)
+
+    # groups
+
+    def group_by(
+        self, selector: Callable[[K, V], tuple[KR, VR]], grouped: Grouped[KR, VR] | None = None
+    ) -> KGroupedTable[KR, VR]:
+        """Group by another key. The rows go through a repartition topic, whether their key changes or not.
+
+        Args:
+            selector: ``(key, value) -> (key, value)``. Rows for which either is None belong to no group.
+            grouped: Serdes of the topic (else the configured defaults), and its base name and that of the node.
+        """
+        from headrace.dsl.grouped_table import KGroupedTable
+
+        how: Grouped[KR, VR] = grouped or Grouped()
+        name = self.at.scope.node_name(how.name, naming.TABLE_SELECT)
+        at = self.at.add(name, Process(TableRepartitionMap(selector)))
+        self.enable_sending_old_values()
+        return KGroupedTable(at, how)
 
     # to a stream
 

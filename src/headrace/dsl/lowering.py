@@ -22,11 +22,13 @@ from headrace.dsl.graph import (
     Store,
     StreamSource,
     StreamToTable,
+    TableRepartition,
     TableSource,
 )
 from headrace.processors import tables
 from headrace.processors.stateless import NullKeyFilter, StreamBranch
 from headrace.serdes import WindowedSerializer, WindowedStreamPartitioner
+from headrace.serdes.change import ChangeDeserializer, ChangeSerializer
 from headrace.state.builders import StoreBuilder, StoreKind, StoreType
 from headrace.topology import Topology
 
@@ -93,6 +95,8 @@ def _write(topology: Topology, node: Node, parents: tuple[str, ...], default_sto
             topology.add_operator(node.name, StreamBranch(data.predicates, data.child_names), parents)
         case Repartition():
             _add_repartition(topology, data, parents)
+        case TableRepartition():
+            _add_table_repartition(topology, data, parents)
         case Sink():
             topology.add_sink(
                 node.name,
@@ -140,6 +144,24 @@ def _add_repartition(topology: Topology, data: Repartition, parents: tuple[str, 
         key_deserializer=_deserializer(data.key_serde),
         value_deserializer=_deserializer(data.value_serde),
         # the records' times were decided upstream, whatever the configured extractor says
+        timestamp_extractor=FailOnInvalidTimestamp(),
+    )
+
+
+def _add_table_repartition(topology: Topology, data: TableRepartition, parents: tuple[str, ...]) -> None:
+    topology.add_repartition_topic(data.topic, None)
+    topology.add_sink(
+        data.sink_name,
+        data.topic,
+        *parents,
+        key_serializer=_serializer(data.key_serde),
+        value_serializer=ChangeSerializer(_serializer(data.value_serde)),
+    )
+    topology.add_source(
+        data.source_name,
+        data.topic,
+        key_deserializer=_deserializer(data.key_serde),
+        value_deserializer=ChangeDeserializer(_deserializer(data.value_serde)),
         timestamp_extractor=FailOnInvalidTimestamp(),
     )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.api.engine import RecordContext
+from headrace.api.serde import NeedsContext
 from headrace.engine.failures import TaskFailures
 from headrace.engine.punctuation import Punctuations
 from headrace.engine.queues import make_queue
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from headrace.state.builders import StoreBuilder
     from headrace.state.cache import CacheBudget
     from headrace.topology.built import SubTopology
+
+_Part = TypeVar("_Part")
 
 
 class BoundTask:
@@ -160,12 +163,11 @@ class BoundTask:
         return log
 
     def _serde(self, given: Serde[Any] | None, default: Serde[Any] | None, what: str, part: str) -> Serde[Any]:
-        serde = given if given is not None else default
-        if serde is None:
-            raise TopologyException(
-                f"no serde for the {what}, and default.{part}.serde is not set: pass one, or set the default"
-            )
-        return serde
+        serde = given if given is not None else _set(default, what, part)
+        return self._complete(serde, what)
+
+    def _complete(self, part: _Part, what: str) -> _Part:
+        return part.in_context(_SerdeContext(self.settings, what)) if isinstance(part, NeedsContext) else part
 
     def _bind_nodes(self) -> None:
         process: dict[str, Process] = {}
@@ -200,6 +202,10 @@ class BoundTask:
         settings = self.settings
         key = spec.key_deserializer or self._default(settings.default_key_serde, spec.name, "key").deserializer
         value = spec.value_deserializer or self._default(settings.default_value_serde, spec.name, "value").deserializer
+        key, value = (
+            self._complete(key, f"key at node {spec.name}"),
+            self._complete(value, f"value at node {spec.name}"),
+        )
         partition = TopicPartition(topic, self.task_id.partition)
         if self._partitions is not None and partition not in self._partitions:
             return
@@ -222,6 +228,10 @@ class BoundTask:
         settings = self.settings
         key = spec.key_serializer or self._default(settings.default_key_serde, spec.name, "key").serializer
         value = spec.value_serializer or self._default(settings.default_value_serde, spec.name, "value").serializer
+        key, value = (
+            self._complete(key, f"key at node {spec.name}"),
+            self._complete(value, f"value at node {spec.name}"),
+        )
         topic = spec.topic
         return bind_sink(
             spec.name, topic, key.bind(topic), value.bind(topic), spec.partitioner, self._collector, self.failures
@@ -231,6 +241,32 @@ class BoundTask:
         """Ask for a commit after the record in work."""
         self.commit_requested = True
         self.record.interrupt = True
+
+
+def _set(default: Serde[Any] | None, what: str, part: str) -> Serde[Any]:
+    if default is None:
+        raise TopologyException(
+            f"no serde for the {what}, and default.{part}.serde is not set: pass one, or set the default"
+        )
+    return default
+
+
+class _SerdeContext:
+    """Body of :class:`headrace.api.serde.SerdeContext` for one place, which its errors name."""
+
+    def __init__(self, settings: EngineSettings, what: str) -> None:
+        self._settings = settings
+        self._what = what
+
+    @property
+    def application_id(self) -> str:
+        return self._settings.application_id
+
+    def key_serde(self) -> Serde[Any]:
+        return _set(self._settings.default_key_serde, f"keys inside the {self._what}", "key")
+
+    def value_serde(self) -> Serde[Any]:
+        return _set(self._settings.default_value_serde, f"values inside the {self._what}", "value")
 
 
 class _Node:

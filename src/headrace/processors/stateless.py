@@ -85,7 +85,7 @@ class StreamMap:
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
             try:
-                new_key, new_value = _pair(mapper(key, value), "map")
+                new_key, new_value = pair_of(mapper(key, value), "map")
             except Exception as e:
                 user_error(e, key, value, timestamp, headers)
                 return
@@ -158,7 +158,7 @@ class StreamFlatMap:
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
             try:
                 # a generator runs the user's code: all of it before the first child, so that an error splits nothing
-                pairs = [_pair(pair, "flat_map") for pair in mapper(key, value)]
+                pairs = [pair_of(pair, "flat_map") for pair in mapper(key, value)]
             except Exception as e:
                 user_error(e, key, value, timestamp, headers)
                 return
@@ -264,7 +264,12 @@ class StreamBranch:
         return Bound(process)
 
 
-def _pair(result: Any, operator: str) -> tuple[Any, Any]:
+def pair_of(result: Any, operator: str) -> tuple[Any, Any]:
+    """What a user's function gave, if it is the tuple it has to be.
+
+    Raises:
+        StreamsException: It is something else.
+    """
     if isinstance(result, tuple):
         pair: tuple[Any, ...] = result  # pyright: ignore[reportUnknownVariableType]  # a user's object
         if len(pair) == 2:

@@ -16,7 +16,7 @@ from headrace.api.options import (
     Produced,
     Repartitioned,
 )
-from headrace.dsl import KGroupedStream, KStream, KTable, StreamsBuilder
+from headrace.dsl import KGroupedStream, KGroupedTable, KStream, KTable, StreamsBuilder
 from headrace.errors import IllegalStateException
 from headrace.state.builders import AnyStoreBuilder, StoreBuilder, Stores, StoreType
 from headrace.testing.conformance import functions
@@ -81,6 +81,9 @@ class Steps:
             raise IllegalStateException(f"no variable {step[name]}")
         return self._vars[step[name]]
 
+    def _is(self, step: Mapping[str, Any], kind: type) -> bool:
+        return isinstance(self._var(step, "in"), kind)
+
     def _stream(self, step: Mapping[str, Any]) -> KStream[Any, Any]:
         found = self._var(step, "in")
         if not isinstance(found, KStream):
@@ -91,6 +94,11 @@ class Steps:
         found = self._var(step, "in")
         if not isinstance(found, KTable):
             raise LaterStep(f"op {step['op']} on a {type(found).__name__}")
+        return found  # pyright: ignore[reportUnknownVariableType]  # any key and value
+
+    def _grouped_table(self, step: Mapping[str, Any]) -> KGroupedTable[Any, Any]:
+        found = self._var(step, "in")
+        assert isinstance(found, KGroupedTable)
         return found  # pyright: ignore[reportUnknownVariableType]  # any key and value
 
     def _grouped(self, step: Mapping[str, Any]) -> KGroupedStream[Any, Any]:
@@ -116,21 +124,21 @@ class Steps:
     # streams
 
     def _op_filter(self, step: Mapping[str, Any]) -> Any:
-        found, predicate = self._var(step, "in"), functions.predicate(step["fn"])
-        if isinstance(found, KTable):
-            return found.filter(predicate, _materialized(step), _named(step))  # pyright: ignore[reportUnknownMemberType]  # any key and value
+        predicate = functions.predicate(step["fn"])
+        if self._is(step, KTable):
+            return self._table(step).filter(predicate, _materialized(step), _named(step))
         return self._stream(step).filter(predicate, _named(step))
 
     def _op_filter_not(self, step: Mapping[str, Any]) -> Any:
-        found, predicate = self._var(step, "in"), functions.predicate(step["fn"])
-        if isinstance(found, KTable):
-            return found.filter_not(predicate, _materialized(step), _named(step))  # pyright: ignore[reportUnknownMemberType]  # any key and value
+        predicate = functions.predicate(step["fn"])
+        if self._is(step, KTable):
+            return self._table(step).filter_not(predicate, _materialized(step), _named(step))
         return self._stream(step).filter_not(predicate, _named(step))
 
     def _op_map_values(self, step: Mapping[str, Any]) -> Any:
-        found, mapper = self._var(step, "in"), functions.value(step["fn"])
-        if isinstance(found, KTable):
-            return found.map_values(mapper, _materialized(step), _named(step), with_key=True)  # pyright: ignore[reportUnknownMemberType]  # any key and value
+        mapper = functions.value(step["fn"])
+        if self._is(step, KTable):
+            return self._table(step).map_values(mapper, _materialized(step), _named(step), with_key=True)
         return self._stream(step).map_values(mapper, _named(step), with_key=True)
 
     def _op_map(self, step: Mapping[str, Any]) -> Any:
@@ -212,17 +220,27 @@ class Steps:
         return self._stream(step).group_by_key(_grouped_option(step))
 
     def _op_group_by(self, step: Mapping[str, Any]) -> Any:
+        if self._is(step, KTable):
+            return self._table(step).group_by(functions.pair(step["fn"]), _grouped_option(step))
         return self._stream(step).group_by(functions.key(step["fn"]), _grouped_option(step))
 
     def _op_count(self, step: Mapping[str, Any]) -> Any:
+        if self._is(step, KGroupedTable):
+            return self._grouped_table(step).count(_materialized(step), _named(step))
         return self._grouped(step).count(materialized=_materialized(step), named=_named(step))
 
     def _op_reduce(self, step: Mapping[str, Any]) -> Any:
-        materialized, named = _materialized_and_named(step)
-        return self._grouped(step).reduce(functions.reduce(step["fn"]), materialized=materialized, named=named)
+        reducer, (materialized, named) = functions.reduce(step["fn"]), _materialized_and_named(step)
+        if self._is(step, KGroupedTable):
+            subtractor = functions.reduce(step["subtractor"])
+            return self._grouped_table(step).reduce(reducer, subtractor, materialized, named)
+        return self._grouped(step).reduce(reducer, materialized=materialized, named=named)
 
     def _op_aggregate(self, step: Mapping[str, Any]) -> Any:
         initializer, aggregator = functions.initializer(step["init"]), functions.aggregate(step["fn"])
+        if self._is(step, KGroupedTable):
+            grouped, subtractor = self._grouped_table(step), functions.aggregate(step["subtractor"])
+            return grouped.aggregate(initializer, aggregator, subtractor, _materialized(step), _named(step))
         materialized, named = _materialized_and_named(step)
         return self._grouped(step).aggregate(initializer, aggregator, materialized=materialized, named=named)
 
