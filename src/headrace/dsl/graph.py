@@ -129,7 +129,18 @@ class StateStore:
     builder: AnyStoreBuilder
 
 
-NodeData: TypeAlias = "Root | StreamSource | TableSource | StreamToTable | Process | Split | Repartition | TableRepartition | Sink | StateStore"
+NodeData: TypeAlias = (
+    Root
+    | StreamSource
+    | TableSource
+    | StreamToTable
+    | Process
+    | Split
+    | Repartition
+    | TableRepartition
+    | Sink
+    | StateStore
+)
 
 
 @dataclass(slots=True)
