@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.api.serde import Serde
     from headrace.naming import RepartitionNames
     from headrace.partitioning import StreamPartitioner
+    from headrace.processors.table_joins import TableJoinMerge, TableJoinSide
     from headrace.state.builders import AnyStoreBuilder
 
 ROOT: Final = 0
@@ -82,6 +83,20 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class TableJoin:
+    """A join of two tables by their key: a node below each, and one with the graph node's name where both meet."""
+
+    left: int
+    right: int
+    this_name: str
+    other_name: str
+    this: TableJoinSide
+    other: TableJoinSide
+    merge: TableJoinMerge
+    store: Store | None
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """Predicates of branches; None is the default branch."""
 
@@ -135,6 +150,7 @@ NodeData: TypeAlias = (
     | TableSource
     | StreamToTable
     | Process
+    | TableJoin
     | Split
     | Repartition
     | TableRepartition

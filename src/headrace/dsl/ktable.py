@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
 from headrace.api.options import Grouped
 from headrace.dsl import tables
-from headrace.dsl.graph import Process, Store
+from headrace.dsl.graph import Process, Store, TableJoin
 from headrace.processors.table_aggregate import TableRepartitionMap
+from headrace.processors.table_joins import JoinedRows, TableJoinMerge, TableJoinSide
 from headrace.processors.tables import TableFilter, TableMapValues, TableToStream, TableTransformValues
 from headrace.topology.topology import check_supplier
 
@@ -29,6 +30,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 KR = TypeVar("KR")
 VR = TypeVar("VR")
+VO = TypeVar("VO")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reversed:
+    """A joiner as the other side of the join calls it."""
+
+    joiner: Callable[[Any, Any], Any]
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        return self.joiner(right, left)
 
 
 class KTable(Generic[K, V]):
@@ -210,6 +222,83 @@ class KTable(Generic[K, V]):
         at = self.at.add(name, Process(TableRepartitionMap(selector)))
         self.enable_sending_old_values()
         return KGroupedTable(at, how)
+
+    # joins
+
+    def join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[[V, VO], VR],
+        materialized: Materialized[K, VR] | None = None,
+        named: Named | None = None,
+    ) -> KTable[K, VR]:
+        """The rows of both tables that have a key in common. The topics of both need one partition count.
+
+        Args:
+            table: The other table.
+            joiner: ``(own value, other value) -> value``. None deletes the row.
+            materialized: The store of the result. Without it rows that others look up are joined when they look.
+            named: Name of the node, and with ``-join-this`` and ``-join-other`` behind it of its sides.
+        """
+        return self._join(table, joiner, materialized, named, needs_left=True, needs_right=True)
+
+    def left_join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[[V, VO | None], VR],
+        materialized: Materialized[K, VR] | None = None,
+        named: Named | None = None,
+    ) -> KTable[K, VR]:
+        """As :meth:`join`, for each row of this table; the other value is None where there is none."""
+        return self._join(table, joiner, materialized, named, needs_left=True, needs_right=False)
+
+    def outer_join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[[V | None, VO | None], VR],
+        materialized: Materialized[K, VR] | None = None,
+        named: Named | None = None,
+    ) -> KTable[K, VR]:
+        """As :meth:`join`, for each row of either table; the value of the one that has none is None."""
+        return self._join(table, joiner, materialized, named, needs_left=False, needs_right=False)
+
+    def _join(
+        self,
+        table: KTable[K, VO],
+        joiner: Callable[..., Any],
+        materialized: Materialized[K, Any] | None,
+        named: Named | None,
+        *,
+        needs_left: bool,
+        needs_right: bool,
+    ) -> KTable[K, Any]:
+        at, scope = self.at, self.at.scope
+        store = None if materialized is None else scope.store(materialized, naming.TABLE_MERGE, at.key_serde, None)
+        given = None if named is None else named.name
+        name = scope.node_name(given, naming.TABLE_MERGE)
+        sources = at.sources | table.at.sources
+        scope.copartitioned.append(sources)
+        # where a row may be without the other one, its end must be told from one that never was
+        if not needs_right:
+            self.enable_sending_old_values()
+        if not needs_left:
+            table.enable_sending_old_values()
+        left, right = self.value_getter(), table.value_getter()
+        joined = JoinedRows(left, right, joiner, needs_left, needs_right)
+        data = TableJoin(
+            at.node,
+            table.at.node,
+            naming.suffixed(scope.names, given, "-join-this", naming.TABLE_JOIN_THIS),
+            naming.suffixed(scope.names, given, "-join-other", naming.TABLE_JOIN_OTHER),
+            TableJoinSide(right, joiner, needs_left, needs_right),
+            TableJoinSide(left, _Reversed(joiner), needs_right, needs_left),
+            TableJoinMerge(None if store is None else store.name, joined),
+            store,
+        )
+        node = scope.graph.add((at.node, table.at.node), name, data)
+        key_serde, value_serde = (at.key_serde, None) if store is None else (store.key_serde, store.value_serde)
+        at = replace(at, node=node, name=name, key_serde=key_serde, value_serde=value_serde, sources=sources)
+        return KTable(at, None if store is None else store.name)
 
     # to a stream
 

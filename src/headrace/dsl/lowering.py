@@ -6,6 +6,8 @@ Source: ``GraphNode.writeToTopology`` (4.4).
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.timestamps import FailOnInvalidTimestamp
@@ -22,6 +24,7 @@ from headrace.dsl.graph import (
     Store,
     StreamSource,
     StreamToTable,
+    TableJoin,
     TableRepartition,
     TableSource,
 )
@@ -35,7 +38,9 @@ from headrace.topology import Topology
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headrace.api.engine import Operator
     from headrace.api.serde import Deserializer, Serde, Serializer
+    from headrace.dsl.graph import NodeData
     from headrace.state.builders import AnyStoreBuilder
 
 
@@ -59,7 +64,7 @@ def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], default_store_t
         _, number = heapq.heappop(queue)
         node = graph.nodes[number]
         if number not in written and written.issuperset(node.parents):
-            _write(topology, node, tuple(graph.nodes[parent].name for parent in node.parents), default_store_type)
+            _write(node.data, _At(topology, graph, node, default_store_type))
             written.add(number)
         for child in node.children:
             heapq.heappush(queue, (graph.nodes[child].priority, child))
@@ -69,67 +74,88 @@ def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], default_store_t
     return topology
 
 
-def _write(topology: Topology, node: Node, parents: tuple[str, ...], default_store_type: StoreType) -> None:
-    data = node.data
-    match data:
-        case Root():
-            pass
-        case StreamSource():
-            _add_source(topology, node.name, data.topics, data)
-        case TableSource():
-            _add_source(topology, data.source_name, (data.topic,), data)
-            topology.add_operator(node.name, _table_source(data), (data.source_name,))
-            if data.stored:
-                topology.add_state_store(_builder(data.store, default_store_type), node.name)
-        case StreamToTable():
-            topology.add_operator(node.name, _table_source(data), parents)
-            if data.stored:
-                topology.add_state_store(_builder(data.store, default_store_type), node.name)
-        case Process():
-            topology.add_operator(node.name, data.operator, parents)
-            if data.store is not None:
-                topology.add_state_store(_builder(data.store, default_store_type), node.name)
-            if data.store_names:
-                topology.connect_processor_and_state_stores(node.name, *data.store_names)
-        case Split():
-            topology.add_operator(node.name, StreamBranch(data.predicates, data.child_names), parents)
-        case Repartition():
-            _add_repartition(topology, data, parents)
-        case TableRepartition():
-            _add_table_repartition(topology, data, parents)
-        case Sink():
-            topology.add_sink(
-                node.name,
-                data.topic,
-                *parents,
-                key_serializer=_serializer(data.key_serde),
-                value_serializer=_serializer(data.value_serde),
-                partitioner=data.partitioner or _windowed_partitioner(data.key_serde),
-            )
-        case StateStore():
-            topology.add_state_store(data.builder)
+@dataclass(frozen=True, slots=True)
+class _At:
+    """A node that is being written, and where to."""
+
+    topology: Topology
+    graph: Graph
+    node: Node
+    default_store_type: StoreType
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        return tuple(self.graph.nodes[parent].name for parent in self.node.parents)
+
+    def add_operator(self, operator: Operator, *parents: str) -> None:
+        self.topology.add_operator(self.node.name, operator, parents or self.parents)
+
+    def add_store(self, store: Store) -> None:
+        self.topology.add_state_store(_builder(store, self.default_store_type), self.node.name)
 
 
-def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:
-    return tables.TableSource(data.store.name if data.stored else None, send_old_values=data.send_old_values)
+@singledispatch
+def _write(data: NodeData, at: _At) -> None:
+    """Write a node of the graph: one body for each kind of data."""
+    raise TypeError(f"{at.node.name}: nothing writes a {type(data).__name__}")
 
 
-def _add_source(topology: Topology, name: str, topics: tuple[str, ...], data: StreamSource | TableSource) -> None:
-    consumed = data.consumed
-    topology.add_source(
-        name,
-        *topics,
-        key_deserializer=_deserializer(consumed.key_serde),
-        value_deserializer=_deserializer(consumed.value_serde),
-        timestamp_extractor=consumed.timestamp_extractor,
-        offset_reset=consumed.offset_reset,
-    )
+@_write.register(Root)
+def _(data: Root, at: _At) -> None:
+    """Nothing stands for it in a topology."""
 
 
-def _add_repartition(topology: Topology, data: Repartition, parents: tuple[str, ...]) -> None:
-    names = data.names
+@_write.register(StreamSource)
+def _(data: StreamSource, at: _At) -> None:
+    _add_source(at.topology, at.node.name, data.topics, data)
+
+
+@_write.register(TableSource)
+def _(data: TableSource, at: _At) -> None:
+    _add_source(at.topology, data.source_name, (data.topic,), data)
+    at.add_operator(_table_source(data), data.source_name)
+    if data.stored:
+        at.add_store(data.store)
+
+
+@_write.register(StreamToTable)
+def _(data: StreamToTable, at: _At) -> None:
+    at.add_operator(_table_source(data))
+    if data.stored:
+        at.add_store(data.store)
+
+
+@_write.register(Process)
+def _(data: Process, at: _At) -> None:
+    at.add_operator(data.operator)
+    if data.store is not None:
+        at.add_store(data.store)
+    if data.store_names:
+        at.topology.connect_processor_and_state_stores(at.node.name, *data.store_names)
+
+
+@_write.register(TableJoin)
+def _(data: TableJoin, at: _At) -> None:
+    topology = at.topology
+    topology.add_operator(data.this_name, data.this, (at.graph.nodes[data.left].name,))
+    topology.add_operator(data.other_name, data.other, (at.graph.nodes[data.right].name,))
+    at.add_operator(data.merge, data.this_name, data.other_name)
+    topology.connect_processor_and_state_stores(data.this_name, *data.this.other.store_names)
+    topology.connect_processor_and_state_stores(data.other_name, *data.other.other.store_names)
+    if data.store is not None:
+        at.add_store(data.store)
+
+
+@_write.register(Split)
+def _(data: Split, at: _At) -> None:
+    at.add_operator(StreamBranch(data.predicates, data.child_names))
+
+
+@_write.register(Repartition)
+def _(data: Repartition, at: _At) -> None:
+    names, topology = data.names, at.topology
     topology.add_repartition_topic(names.topic, data.partitions)
-    topology.add_operator(names.filter, NullKeyFilter(data.null_keys), parents)
+    topology.add_operator(names.filter, NullKeyFilter(data.null_keys), at.parents)
     topology.add_sink(
         names.sink,
         names.topic,
@@ -148,21 +174,55 @@ def _add_repartition(topology: Topology, data: Repartition, parents: tuple[str, 
     )
 
 
-def _add_table_repartition(topology: Topology, data: TableRepartition, parents: tuple[str, ...]) -> None:
-    topology.add_repartition_topic(data.topic, None)
-    topology.add_sink(
+@_write.register(TableRepartition)
+def _(data: TableRepartition, at: _At) -> None:
+    at.topology.add_repartition_topic(data.topic, None)
+    at.topology.add_sink(
         data.sink_name,
         data.topic,
-        *parents,
+        *at.parents,
         key_serializer=_serializer(data.key_serde),
         value_serializer=ChangeSerializer(_serializer(data.value_serde)),
     )
-    topology.add_source(
+    at.topology.add_source(
         data.source_name,
         data.topic,
         key_deserializer=_deserializer(data.key_serde),
         value_deserializer=ChangeDeserializer(_deserializer(data.value_serde)),
         timestamp_extractor=FailOnInvalidTimestamp(),
+    )
+
+
+@_write.register(Sink)
+def _(data: Sink, at: _At) -> None:
+    at.topology.add_sink(
+        at.node.name,
+        data.topic,
+        *at.parents,
+        key_serializer=_serializer(data.key_serde),
+        value_serializer=_serializer(data.value_serde),
+        partitioner=data.partitioner or _windowed_partitioner(data.key_serde),
+    )
+
+
+@_write.register(StateStore)
+def _(data: StateStore, at: _At) -> None:
+    at.topology.add_state_store(data.builder)
+
+
+def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:
+    return tables.TableSource(data.store.name if data.stored else None, send_old_values=data.send_old_values)
+
+
+def _add_source(topology: Topology, name: str, topics: tuple[str, ...], data: StreamSource | TableSource) -> None:
+    consumed = data.consumed
+    topology.add_source(
+        name,
+        *topics,
+        key_deserializer=_deserializer(consumed.key_serde),
+        value_deserializer=_deserializer(consumed.value_serde),
+        timestamp_extractor=consumed.timestamp_extractor,
+        offset_reset=consumed.offset_reset,
     )
 
 

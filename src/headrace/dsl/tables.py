@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.dsl.graph import Graph, Process, StreamToTable, TableSource
+from headrace.dsl.graph import Graph, Process, StreamToTable, TableJoin, TableSource
 from headrace.processors.rows import StoreRows, TableOperator
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def value_getter(graph: Graph, number: int) -> ValueGetterSupplier:
     if isinstance(data, TableSource | StreamToTable):
         node.data = replace(data, stored=True)
         return StoreRows(data.store.name)
+    if isinstance(data, TableJoin):
+        return data.merge.rows()
     assert isinstance(data, Process)
     assert isinstance(data.operator, TableOperator), "the handle of a table stands at a node that makes one"
     return data.operator.rows(*(value_getter(graph, table) for table in data.inputs))
@@ -45,6 +47,16 @@ def send_old_values(graph: Graph, number: int, *, force: bool) -> bool:
         if not force and not data.stored:
             return False
         node.data = replace(data, stored=True, send_old_values=True)
+        return True
+    if isinstance(data, TableJoin):
+        for table in (data.left, data.right):
+            send_old_values(graph, table, force=True)
+        node.data = replace(
+            data,
+            this=data.this.sending_old_values(),
+            other=data.other.sending_old_values(),
+            merge=data.merge.sending_old_values(),
+        )
         return True
     assert isinstance(data, Process)
     assert isinstance(data.operator, TableOperator), "the handle of a table stands at a node that makes one"

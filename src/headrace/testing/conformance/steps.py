@@ -247,6 +247,8 @@ class Steps:
     # joins
 
     def _op_join(self, step: Mapping[str, Any]) -> Any:
+        if self._is(step, KTable):
+            return self._join_tables(step)
         stream, table = self._stream(step), self._var(step, "with")
         if not isinstance(table, KTable):
             raise LaterStep(f"join of a KStream with a {type(table).__name__}")
@@ -261,6 +263,13 @@ class Steps:
         if step["how"] == "left":
             return stream.left_join(table, joiner, joined, with_key=True)  # pyright: ignore[reportUnknownArgumentType]  # any
         return stream.join(table, joiner, joined, with_key=True)  # pyright: ignore[reportUnknownArgumentType]  # any
+
+    def _join_tables(self, step: Mapping[str, Any]) -> Any:
+        if "key_fn" in step:
+            raise LaterStep("join on a foreign key")
+        left, right, joiner = self._table(step), self._var(step, "with"), functions.joiner(step["joiner"])
+        how = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[step["how"]]
+        return how(right, lambda one, other: joiner(None, one, other), _materialized(step), _named(step))
 
     # Processor API
 
