@@ -48,6 +48,34 @@ class RecordContext:
         self.punctuate_at = NEVER
 
 
+class ProcessorMetadata:
+    """Numbers that operators of a task keep with its committed offsets, by name. Source: KIP-825.
+
+    Each partition's committed offset carries all of them; after a restart the greatest of each name counts.
+    """
+
+    __slots__ = ("changed", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, int] = {}
+        self.changed = False
+        """Whether something was set since the last commit."""
+
+    def get(self, name: str) -> int | None:
+        """The number of that name, or None."""
+        return self.entries.get(name)
+
+    def set(self, name: str, number: int) -> None:
+        """Keep a number with the next commit."""
+        self.entries[name] = number
+        self.changed = True
+
+    def merge(self, entries: Mapping[str, int]) -> None:
+        """Take over what a partition's committed offset carried."""
+        for name, number in entries.items():
+            self.entries[name] = max(number, self.entries.get(name, number))
+
+
 class Bound(NamedTuple):
     """An operator's closures for one task.
 
@@ -83,6 +111,8 @@ class NodeContext(Protocol):
     task_id: TaskId
     application_id: str
     app_configs: Mapping[str, Any]
+    metadata: ProcessorMetadata
+    """What the task keeps with its committed offsets; complete from ``init`` on."""
 
     def store(self, name: str) -> Any:
         """The live store of that name, which must be connected to this node.
@@ -104,6 +134,19 @@ class NodeContext(Protocol):
 
     def drop(self, reason: str) -> None:
         """Count one record as dropped for ``reason`` and log where it lies, without its content."""
+        ...
+
+    def drop_late(self, timestamp: int, window: str, expiration: int, stream_time: int) -> None:
+        """Count one record as dropped because its window is closed.
+
+        Such records come in crowds: a node logs no more than one of them every ten seconds, and their number.
+
+        Args:
+            timestamp: Of the record.
+            window: Its bounds, as text.
+            expiration: What the window's end lies before.
+            stream_time: The node's.
+        """
         ...
 
     def add_life(self, init: Callable[[], None], close: Callable[[], None]) -> None:

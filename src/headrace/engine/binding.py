@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.api.engine import RecordContext
+from headrace.api.engine import ProcessorMetadata, RecordContext
 from headrace.api.serde import NeedsContext
 from headrace.engine.failures import TaskFailures
 from headrace.engine.punctuation import Punctuations
@@ -44,6 +44,7 @@ class BoundTask:
     Attributes:
         failures: Errors and drops.
         commit_requested: A processor has asked for a commit.
+        metadata: What operators keep with the committed offsets.
         punctuations: What processors have scheduled.
     """
 
@@ -63,6 +64,7 @@ class BoundTask:
         self.settings = settings
         self.record = RecordContext()
         self.metrics = TaskMetrics()
+        self.metadata = ProcessorMetadata()
         self.failures = TaskFailures(task_id, settings, self.record, self.metrics)
         self.commit_requested = False
         self.punctuations = Punctuations(self.record, settings.system_time_ms)
@@ -287,7 +289,9 @@ class _Node:
         self.task_id = task.task_id
         self.application_id = task.settings.application_id
         self.app_configs = task.settings.app_configs
+        self.metadata = task.metadata
         self.drop = task.failures.drop
+        self.drop_late = partial(task.failures.drop_late, spec.name)
         self.request_commit = task.request_commit
         self.system_time_ms = task.settings.system_time_ms
         self.user_error = partial(task.failures.user_error, spec.name)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LATE_LOG_INTERVAL_MS = 10_000
+
 _NOT_FOR_HANDLERS = (
     FailedProcessingException,
     RecordRefusedException,
@@ -63,6 +65,8 @@ class TaskFailures:
         self._settings = settings
         self._record = record
         self._metrics = metrics
+        self._late: dict[str, tuple[int, int]] = {}
+        """By node: when the next dropped late record may be logged, and how many were not."""
 
     def fail(self, error: Exception) -> Exception:
         """Remember the first fatal error. Returns what to raise."""
@@ -88,6 +92,28 @@ class TaskFailures:
     def drop(self, reason: str) -> None:
         """Count the record in work as dropped for ``reason`` and log where it lies, without its content."""
         self._drop(reason, self._here())
+
+    def drop_late(self, node: str, timestamp: int, window: str, expiration: int, stream_time: int) -> None:
+        """See :meth:`headrace.api.engine.NodeContext.drop_late`."""
+        self._metrics.dropped["expired window"] += 1
+        now = self._settings.system_time_ms()
+        next_ms, unsaid = self._late.get(node, (now, 0))
+        if now < next_ms:
+            self._late[node] = (next_ms, unsaid + 1)
+            return
+        self._late[node] = (now + _LATE_LOG_INTERVAL_MS, 0)
+        _log.warning(
+            "Record dropped: expired window (taskId=%s, processor=%s, topic=%s, partition=%d, offset=%d, timestamp=%d, "
+            "window=%s, expiration=%d, streamTime=%d); %d more since the last such message",
+            self._task_id,
+            node,
+            *self._here(),
+            timestamp,
+            window,
+            expiration,
+            stream_time,
+            unsaid,
+        )
 
     def decode_error(self, node: str, topic: str, partition: int, error: Exception, half: str, raw: RawRecord) -> None:
         """The key or value of an input record cannot be decoded. Returns when it is skipped.

@@ -156,12 +156,13 @@ class StreamTask:
         self.transition(TaskState.RUNNING)
 
     def resume_from(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """Take over partition and stream time from the metadata of the committed offsets."""
+        """Take over partition and stream time, and what processors keep, from the metadata of the committed offsets."""
         for partition, entry in committed.items():
             queue = self.queues.get(partition)
             if queue is None or entry is None:
                 continue
-            queue.partition_time = decode_metadata(entry.metadata)
+            queue.partition_time, numbers = decode_metadata(entry.metadata)
+            self._bound.metadata.merge(numbers)
             self._record.stream_time = max(self._record.stream_time, queue.partition_time)
             self._committed[partition] = entry
 
@@ -271,6 +272,7 @@ class StreamTask:
         for store in bound.stores.values():
             store.rows.seal()
         moved: dict[TopicPartition, OffsetAndMetadata] = {}
+        kept = bound.metadata
         for partition, queue in self.queues.items():
             offset = queue.head_offset()
             if offset is None:
@@ -280,9 +282,9 @@ class StreamTask:
                     continue
             elif queue.next_offset is None:
                 continue
-            entry = OffsetAndMetadata(offset, encode_metadata(queue.partition_time))
+            entry = OffsetAndMetadata(offset, encode_metadata(queue.partition_time, kept.entries))
             committed = self._committed.get(partition)
-            if committed is None or committed.offset != offset:
+            if committed is None or committed.offset != offset or kept.changed:
                 moved[partition] = entry
         self._handed_out = dict(moved)
         return moved
@@ -301,6 +303,7 @@ class StreamTask:
                 store.rows.apply(None)
         self._committed.update(self._handed_out)
         self._handed_out = {}
+        self._bound.metadata.changed = False
         self._bound.commit_requested = False
         self._processed_since_commit = 0
 

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.api.engine import Bound, NodeContext, ValueGetter, ValueGetterAsOf, ValueGetterSupplier
+    from headrace.api.windows import Windowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +63,49 @@ class StoreRows:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
         get: ValueGetterAsOf | None = getattr(node.store(self.store_name), "get_pair_as_of", None)
         return get
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """The rows of a window store, by windowed keys."""
+
+    store_name: str
+
+    @property
+    def store_names(self) -> tuple[str, ...]:
+        """See :class:`headrace.api.engine.ValueGetterSupplier`."""
+        return (self.store_name,)
+
+    def bind(self, node: NodeContext, /) -> ValueGetter:
+        """See :class:`headrace.api.engine.ValueGetterSupplier`."""
+        get: Callable[[Any, int], tuple[Any, ...] | None] = node.store(self.store_name).get_pair
+        return lambda windowed: get(windowed.key, windowed.window.start)
+
+    def bind_as_of(self, node: NodeContext, /) -> None:
+        """See :class:`headrace.api.engine.ValueGetterSupplier`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRows:
+    """The rows of a session store, by windowed keys. A row's time is its session's end."""
+
+    store_name: str
+
+    @property
+    def store_names(self) -> tuple[str, ...]:
+        """See :class:`headrace.api.engine.ValueGetterSupplier`."""
+        return (self.store_name,)
+
+    def bind(self, node: NodeContext, /) -> ValueGetter:
+        """See :class:`headrace.api.engine.ValueGetterSupplier`."""
+        fetch: Callable[[Any, int, int], Any] = node.store(self.store_name).fetch_session
+
+        def get(windowed: Windowed[Any]) -> tuple[Any, ...] | None:
+            window = windowed.window
+            value = fetch(windowed.key, window.start, window.end)
+            return None if value is None else (value, window.end)
+
+        return get
+
+    def bind_as_of(self, node: NodeContext, /) -> None:
+        """See :class:`headrace.api.engine.ValueGetterSupplier`."""
