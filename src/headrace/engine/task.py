@@ -155,6 +155,14 @@ class StreamTask:
         self._bound.initialize()
         self.transition(TaskState.RUNNING)
 
+    def restore(self, changelog: TopicPartition, records: list[RawRecord]) -> None:
+        """Write committed records of a changelog partition, in order and at least one, to the store they are of."""
+        store = self._bound.changelogs[changelog]
+        rows = [
+            (key, store.from_changelog(value, timestamp)) for _, timestamp, key, value, _ in records if key is not None
+        ]
+        store.rows.restore(rows, records[-1][0] + 1)
+
     def resume_from(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Take over partition and stream time, and what processors keep, from the metadata of the committed offsets."""
         for partition, entry in committed.items():

@@ -278,11 +278,7 @@ class StateUpdater:
                 )
 
     def _apply(self, job: _Job, tp: TopicPartition, records: list[RawRecord]) -> None:
-        store = job.task.changelogs[tp]
-        rows = [
-            (key, store.from_changelog(value, timestamp)) for _, timestamp, key, value, _ in records if key is not None
-        ]
-        store.rows.restore(rows, records[-1][0] + 1)
+        job.task.restore(tp, records)
         job.open[tp].count += len(records)
         job.count += len(records)
         job.deadline = time.monotonic() + self._timeout_s

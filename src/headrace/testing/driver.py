@@ -1,8 +1,8 @@
 """Run a topology without a broker and without threads: the same engine, one record at a time.
 
-All sub-topologies run in one task, ``0_0``, with one partition; records for internal topics, and for output topics
-that the topology reads, go round at once until it is quiet. After every record the driver commits, so caches flush
-and their deduplication is not seen. Wall-clock time moves only by :meth:`TopologyTestDriver.advance_wall_clock_time`.
+All sub-topologies run in one task, ``0_0``, with one partition (:mod:`headrace.testing.one_task`), or, with
+``partitions``, in the tasks that a real application has, on simulated instances (:mod:`headrace.testing.simulation`).
+Wall-clock time moves only by :meth:`TopologyTestDriver.advance_wall_clock_time`.
 Source: ``org.apache.kafka.streams.TopologyTestDriver`` (4.4).
 """
 
@@ -11,35 +11,31 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from headrace.api.times import epoch_ms, milliseconds
 from headrace.config import StreamsConfig
-from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import IllegalStateException, StreamsException
-from headrace.records import TaskId, TopicPartition
 from headrace.runtime.classes import engine_settings
-from headrace.state.cache import CacheBudget
-from headrace.topology.built import SubTopology
+from headrace.testing.one_task import OneTask
+from headrace.testing.simulation import Brokers, SimulatedApplication, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
 
-    from headrace.api.engine import Send
     from headrace.api.serde import Deserializer, Serializer
     from headrace.api.times import Moment, Span
-    from headrace.records import Headers
+    from headrace.engine.settings import EngineSettings
+    from headrace.records import Headers, TaskId
     from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
     from headrace.topology import Topology
-    from headrace.topology.built import BuiltTopology, NodeSpec
+    from headrace.topology.built import BuiltTopology
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-_Raw = tuple["bytes | None", "bytes | None", int, "Headers | None"]
 
 
 class TestRecord(Generic[K, V]):
@@ -76,6 +72,13 @@ class TopologyTestDriver:
         topology: What to run.
         config: Settings over the defaults; ``application.id`` and ``bootstrap.servers`` may be missing.
         initial_wall_clock_ms: The wall clock at the start (epoch ms or an aware datetime); now when left out.
+        partitions: Beyond what the Java driver does: topics have that many partitions (or as many as a mapping says,
+            others one), every sub-topology has a task for each, and ``instances`` share the tasks. Without it there is
+            one task for everything, as in Java.
+        instances: How many run from the start, named ``"1"``, ``"2"``, … Needs ``partitions``.
+        commit_every_record: False leaves commits to :meth:`commit`, so that a crash has something to lose. Needs
+            ``partitions``.
+        seed: Shuffles which instance goes first, the same way each time. Needs ``partitions``.
 
     Used as a context manager, or closed with :meth:`close`, it removes its state.
 
@@ -96,43 +99,60 @@ class TopologyTestDriver:
         topology: Topology,
         config: Mapping[str, Any] | StreamsConfig | None = None,
         initial_wall_clock_ms: Moment | None = None,
+        *,
+        partitions: int | Mapping[str, int] | None = None,
+        instances: int = 1,
+        commit_every_record: bool = True,
+        seed: int | None = None,
     ) -> None:
         self._now = time.time_ns() // 1_000_000 if initial_wall_clock_ms is None else epoch_ms(initial_wall_clock_ms)
         originals = dict(config.originals() if isinstance(config, StreamsConfig) else config or {})
         originals.setdefault(StreamsConfig.APPLICATION_ID_CONFIG, "topology-test-driver")
         originals.setdefault(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:9092")
         self._config = StreamsConfig.load(originals)
-        application_id = self._config[StreamsConfig.APPLICATION_ID_CONFIG]
-        self._built = topology.build(application_id)
-        self._produced: dict[str, deque[_Raw]] = {}
-        self._pending: deque[tuple[str, _Raw]] = deque()
-        self._offsets: dict[str, int] = {}
+        built = topology.build(self._config[StreamsConfig.APPLICATION_ID_CONFIG])
+        self._produced: dict[str, deque[Written]] = {}
         self._directory = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         settings = engine_settings(self._config, lambda: self._now)
-        sub = _merged(self._built)
-        budget = CacheBudget(self._config[StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG])
         self._closed = False
+        self._world: OneTask | SimulatedApplication
         try:
-            self._task = StreamTask(
-                sub,
-                TaskId(0, 0),
-                settings,
-                _Collector(self),
-                budget,
-                lambda store: self._directory / application_id / "0_0" / "rocksdb" / store,
-                lambda partition: True,
-            )
-            try:
-                self._task.transition(TaskState.RESTORING)
-                self._task.complete_restoration()
-            except BaseException:
-                self._task.close()
-                raise
+            if partitions is None:
+                if instances != 1 or not commit_every_record or seed is not None:
+                    raise ValueError("instances, commit_every_record and seed need partitions: partitions=1 at least")
+                cache_bytes = self._config[StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG]
+                self._world = OneTask(built, settings, self._directory, cache_bytes, self._capture)
+            else:
+                self._world = self._simulated(built, settings, partitions, commit_every_record, seed)
+                for number in range(1, instances + 1):
+                    self._world.start(str(number))
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._closed = True
             raise
-        self._sources = {partition.topic for partition in self._task.partitions}
+
+    def _simulated(
+        self,
+        built: BuiltTopology,
+        settings: EngineSettings,
+        partitions: int | Mapping[str, int],
+        commit_every_record: bool,
+        seed: int | None,
+    ) -> SimulatedApplication:
+        counts, default = ({}, partitions) if isinstance(partitions, int) else (partitions, 1)
+        if min(default, *counts.values(), default) < 1:
+            raise ValueError("a topic has at least one partition")
+        return SimulatedApplication(
+            built,
+            settings,
+            Brokers(counts, default, self._capture),
+            self._directory,
+            cache_bytes=self._config[StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG],
+            exactly_once=self._config.exactly_once,
+            reset_policy=self._config.auto_offset_reset,
+            commit_every_round=commit_every_record,
+            seed=seed,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -180,46 +200,72 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, advance: Span) -> None:
         """Move the wall clock on by milliseconds or a timedelta, and process what waited for it."""
         self._now += milliseconds(advance)
-        self._task.punctuate_wall_clock()
-        self.commit()
-        self._recirculate()
-        self._run()
+        self._world.punctuate_wall_clock()
 
-    def get_all_state_stores(self) -> dict[str, Any]:
-        """Every store by name."""
-        return dict(self._task.stores)
+    def get_all_state_stores(self, partition: int | None = None) -> dict[str, Any]:
+        """Every store by name; with several partitions those of one of them."""
+        return {
+            name: store
+            for task_id, task in self._world.tasks().items()
+            if partition is None or task_id.partition == partition
+            for name, store in task.stores.items()
+        }
 
-    def get_state_store(self, name: str) -> Any:
-        """The store of that name, or None."""
-        return self._task.stores.get(name)
+    def get_state_store(self, name: str, partition: int | None = None) -> Any:
+        """The store of that name, or None.
 
-    def get_key_value_store(self, name: str) -> KeyValueStore[Any, Any] | PlainValues | None:
+        Args:
+            name: Of the store.
+            partition: Which of several partitions' stores; needed where there are several.
+
+        Raises:
+            ValueError: Several tasks have such a store, and no partition was given.
+        """
+        found = {
+            task_id.partition: task.stores[name]
+            for task_id, task in self._world.tasks().items()
+            if name in task.stores and (partition is None or task_id.partition == partition)
+        }
+        if len(found) > 1:
+            raise ValueError(f"store {name} has partitions {', '.join(map(str, found))}: say which")
+        return next(iter(found.values()), None)
+
+    def get_key_value_store(
+        self, name: str, partition: int | None = None
+    ) -> KeyValueStore[Any, Any] | PlainValues | None:
         """The key-value store of that name with plain values (a timestamped one is shown without timestamps).
 
         Returns None when there is no such store.
         """
         from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
 
-        store = self._task.stores.get(name)
+        store = self.get_state_store(name, partition)
         if isinstance(store, KeyValueStore):
             return store  # pyright: ignore[reportUnknownVariableType]  # any key and value
         return PlainValues(store, self) if isinstance(store, TimestampedKeyValueStore) else None
 
-    def get_timestamped_key_value_store(self, name: str) -> TimestampedKeyValueStore[Any, Any] | None:
+    def get_timestamped_key_value_store(
+        self, name: str, partition: int | None = None
+    ) -> TimestampedKeyValueStore[Any, Any] | None:
         """The timestamped store of that name, or None when there is none of that kind."""
         from headrace.state.keyvalue import TimestampedKeyValueStore
 
-        store = self._task.stores.get(name)
+        store = self.get_state_store(name, partition)
         return store if isinstance(store, TimestampedKeyValueStore) else None  # pyright: ignore[reportUnknownVariableType]  # any key and value
 
     def metrics(self) -> dict[str, int]:
-        """Totals of the task by metric name, such as ``dropped-records-total``."""
-        totals: dict[str, int] = self._task.metrics.snapshot()
-        return totals
+        """Totals over the tasks by metric name, such as ``dropped-records-total``."""
+        totals: Counter[str] = Counter({"process-total": 0, "dropped-records-total": 0})
+        for task in self._world.tasks().values():
+            totals.update(task.metrics.snapshot())
+        return dict(totals)
 
     def dropped_records(self) -> dict[str, int]:
         """Number of dropped records by reason, such as ``null key`` or ``processing error``."""
-        return dict(self._task.metrics.dropped)
+        drops: Counter[str] = Counter()
+        for task in self._world.tasks().values():
+            drops.update(task.metrics.dropped)
+        return dict(drops)
 
     def close(self) -> None:
         """Close processors and stores and remove the state. Closing twice does nothing."""
@@ -227,9 +273,56 @@ class TopologyTestDriver:
             return
         self._closed = True
         try:
-            self._task.close()
+            self._world.close()
         finally:
             shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """Names of the instances that run; ``"1"``, ``"2"`` and so on at first."""
+        return tuple(self._simulation().instances)
+
+    def start_instance(self, name: str) -> None:
+        """Start an instance, or start a stopped one again on what its directory holds; it gets its share of the tasks.
+
+        Raises:
+            IllegalStateException: It runs, or the driver has no ``partitions``.
+        """
+        self._simulation().start(name)
+
+    def stop_instance(self, name: str) -> None:
+        """Stop an instance in good order: it commits and leaves, and the others take its tasks over.
+
+        Raises:
+            IllegalStateException: It does not run, or the driver has no ``partitions``.
+        """
+        self._simulation().stop(name)
+
+    def kill_instance(self, name: str, *, during_commit: bool = False) -> None:
+        """End an instance as ``kill -9`` does: uncommitted work is lost, its directory stays.
+
+        Args:
+            name: Of the instance.
+            during_commit: At the worst moment: the brokers have committed, its stores do not know of it.
+
+        Raises:
+            IllegalStateException: It does not run, or the driver has no ``partitions``.
+        """
+        self._simulation().kill(name, during_commit=during_commit)
+
+    def tasks_of(self, name: str) -> frozenset[TaskId]:
+        """The tasks that an instance runs."""
+        return frozenset(self._simulation().instance(name).tasks)
+
+    def restored_records(self, name: str) -> dict[TaskId, int]:
+        """How many changelog records each task of an instance read when it came there last."""
+        instance = self._simulation().instance(name)
+        return {task_id: instance.restored[task_id] for task_id in instance.tasks}
+
+    def _simulation(self) -> SimulatedApplication:
+        if not isinstance(self._world, SimulatedApplication):
+            raise IllegalStateException("this driver runs everything in one task: give it partitions for instances")
+        return self._world
 
     def pipe_raw(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
@@ -242,15 +335,14 @@ class TopologyTestDriver:
         """
         if self._closed:
             raise IllegalStateException("the driver is closed")
-        if topic not in self._sources:
+        if topic not in self._world.sources:
             raise IllegalStateException(
-                f"Unknown topic: {topic}. The topology reads {', '.join(sorted(self._sources))}"
+                f"Unknown topic: {topic}. The topology reads {', '.join(sorted(self._world.sources))}"
             )
-        self._enqueue(topic, (key, value, timestamp, headers))
-        self._run()
+        self._world.pipe(topic, key, value, timestamp, headers)
 
-    def read_raw(self, topic: str) -> _Raw | None:
-        """The oldest unread record of ``topic`` as ``(key, value, timestamp, headers)``, or None."""
+    def read_raw(self, topic: str) -> Written | None:
+        """The oldest unread record of ``topic``, whatever its partition, or None."""
         waiting = self._produced.get(topic)
         return waiting.popleft() if waiting else None
 
@@ -259,65 +351,11 @@ class TopologyTestDriver:
         return len(self._produced.get(topic, ()))
 
     def commit(self) -> None:
-        """Flush caches, as a commit does."""
-        self._task.prepare_commit(lambda partition: None)
-        self._task.post_commit({})
+        """Commit: caches are flushed, and with ``partitions`` what was written becomes visible downstream."""
+        self._world.commit()
 
-    def _enqueue(self, topic: str, raw: _Raw) -> None:
-        key, value, timestamp, headers = raw
-        offset = self._offsets.get(topic, 0)
-        self._offsets[topic] = offset + 1
-        self._task.add_records(TopicPartition(topic, 0), [(offset, timestamp, key, value, headers)])
-
-    def _run(self) -> None:
-        while True:
-            moved = self._task.process(1)
-            if moved or self._task.wants_commit():
-                self.commit()
-            if not self._recirculate() and not moved:
-                return
-
-    def _recirculate(self) -> bool:
-        moved = bool(self._pending)
-        while self._pending:
-            self._enqueue(*self._pending.popleft())
-        return moved
-
-    def capture(self, topic: str, raw: _Raw) -> None:
-        """Take in what the topology sent to ``topic``; it goes round again when the topology reads it."""
-        self._produced.setdefault(topic, deque()).append(raw)
-        if topic in self._sources:
-            self._pending.append((topic, raw))
-
-
-class _Collector:
-    def __init__(self, driver: TopologyTestDriver) -> None:
-        self._driver = driver
-
-    def sender(self, topic: str) -> Send:
-        capture = self._driver.capture
-
-        def send(
-            partition: int | None,
-            key: bytes | None,
-            value: bytes | None,
-            timestamp: int | None,
-            headers: Headers | None,
-        ) -> None:
-            capture(topic, (key, value, timestamp or 0, headers))
-
-        return send
-
-    def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
-        capture = self._driver.capture
-
-        def send(key: bytes, value: bytes | None, timestamp: int | None) -> None:
-            capture(topic, (key, value, timestamp or 0, None))
-
-        return send
-
-    def partition_count(self, topic: str) -> int:
-        return 1
+    def _capture(self, written: Written) -> None:
+        self._produced.setdefault(written.topic, deque()).append(written)
 
 
 class TestInputTopic(Generic[K, V]):
@@ -427,9 +465,11 @@ class TestOutputTopic(Generic[K, V]):
         raw = self._driver.read_raw(self._topic)
         if raw is None:
             raise LookupError(f"no unread record in topic {self._topic}")
-        key, value, timestamp, headers = raw
         return TestRecord(
-            self._key.deserialize(self._topic, key), self._value.deserialize(self._topic, value), timestamp, headers
+            self._key.deserialize(self._topic, raw.key),
+            self._value.deserialize(self._topic, raw.value),
+            raw.timestamp,
+            raw.headers,
         )
 
     def read_value(self) -> V | None:
@@ -537,19 +577,3 @@ class PlainValues:
     def approximate_num_entries(self) -> int:
         """Number of rows, roughly."""
         return self._store.approximate_num_entries()
-
-
-def _merged(built: BuiltTopology) -> SubTopology:
-    subs: Sequence[SubTopology] = built.subtopologies
-    nodes: tuple[NodeSpec, ...] = tuple(node for sub in subs for node in sub.nodes)
-    return SubTopology(
-        id=0,
-        nodes=nodes,
-        children={name: children for sub in subs for name, children in sub.children.items()},
-        stores=tuple(store for sub in subs for store in sub.stores),
-        source_topics=frozenset(topic for sub in subs for topic in sub.source_topics),
-        sink_topics=frozenset(topic for sub in subs for topic in sub.sink_topics),
-        repartition_topics={name: topic for sub in subs for name, topic in sub.repartition_topics.items()},
-        changelog_topics={name: topic for sub in subs for name, topic in sub.changelog_topics.items()},
-        store_changelogs={store: topic for sub in subs for store, topic in sub.store_changelogs.items()},
-    )

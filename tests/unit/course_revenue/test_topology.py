@@ -170,9 +170,8 @@ def test_a_broken_line_is_rejected_untouched_and_the_job_goes_on(
     assert [t["line_count"] for t in rejecting.totals()] == [1, 2]
     rejected = rejecting.driver.read_raw(rejecting.settings.rejected)
     assert rejected is not None
-    key, value, timestamp, headers = rejected
-    assert (key, value, timestamp) == (b'{"order_id":"o1","line_id":"l1"}', broken, 77)
-    assert headers == [
+    assert rejected[3:6] == (77, b'{"order_id":"o1","line_id":"l1"}', broken)
+    assert rejected.headers == [
         ("course-revenue.reason", reason.encode()),
         ("course-revenue.source.topic", b"commerce.purchase_line"),
         ("course-revenue.source.partition", b"0"),
@@ -186,7 +185,7 @@ def test_a_record_without_a_value_is_broken(failing: Job, rejecting: Job) -> Non
     rejecting.raw_line(None)
     rejected = rejecting.driver.read_raw(rejecting.settings.rejected)
     assert rejected is not None
-    assert rejected[1] is None
+    assert rejected.value is None
 
 
 def test_bytes_that_are_no_json_fail_in_both_modes(job: Job) -> None:

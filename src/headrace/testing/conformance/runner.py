@@ -186,7 +186,7 @@ class _Run:
         for topic in sorted(self._driver.produced_topic_names()):
             inner = topic.startswith(f"{_APPLICATION_ID}-") and topic not in self._case.get("topics", {})
             while (raw := self._driver.read_raw(topic)) is not None:
-                key, value, timestamp, headers = raw
+                timestamp, key, value, headers = raw[3:]
                 if inner:
                     row: dict[str, Any] = {"at": at, "key_hex": _hex(key), "value_hex": _hex(value)}
                 else:

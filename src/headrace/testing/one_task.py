@@ -1,0 +1,155 @@
+"""Everything in one task, as the Java library's TopologyTestDriver does it.
+
+All sub-topologies run in task ``0_0`` with one partition; records for internal topics, and for output topics that the
+topology reads, go round at once until it is quiet. After every record there is a commit, so caches flush and their
+deduplication is not seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from headrace.engine.task import StreamTask, TaskState
+from headrace.records import TaskId, TopicPartition
+from headrace.state.cache import CacheBudget
+from headrace.testing.simulation import Written
+from headrace.topology.built import SubTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from headrace.api.engine import Send
+    from headrace.engine.settings import EngineSettings
+    from headrace.records import Headers
+    from headrace.topology.built import BuiltTopology, NodeSpec
+
+
+class OneTask:
+    """A topology in one task. Its output goes to ``capture``."""
+
+    def __init__(
+        self,
+        built: BuiltTopology,
+        settings: EngineSettings,
+        directory: Path,
+        cache_bytes: int,
+        capture: Callable[[Written], None],
+    ) -> None:
+        self._capture = capture
+        self._pending: deque[Written] = deque()
+        self._offsets: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+        stores = directory / built.application_id / "0_0" / "rocksdb"
+        self._task = StreamTask(
+            _merged(built),
+            TaskId(0, 0),
+            settings,
+            self,
+            CacheBudget(cache_bytes),
+            lambda store: stores / store,
+            lambda partition: True,
+        )
+        try:
+            self._task.transition(TaskState.RESTORING)
+            self._task.complete_restoration()
+        except BaseException:
+            self._task.close()
+            raise
+        self.sources = frozenset(partition.topic for partition in self._task.partitions)
+
+    def tasks(self) -> dict[TaskId, StreamTask]:
+        """The task."""
+        return {self._task.id: self._task}
+
+    def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None) -> None:
+        """Add one input record and process until it is quiet."""
+        self._enqueue(topic, key, value, timestamp, headers)
+        self._run()
+
+    def punctuate_wall_clock(self) -> None:
+        """Call the punctuators that are due by the clock, and process what they send."""
+        self._task.punctuate_wall_clock()
+        self.commit()
+        self._recirculate()
+        self._run()
+
+    def commit(self) -> None:
+        """Flush caches, as a commit does."""
+        self._task.prepare_commit(lambda partition: None)
+        self._task.post_commit({})
+
+    def close(self) -> None:
+        """Close processors and stores."""
+        self._task.close()
+
+    def sender(self, topic: str) -> Send:
+        """See :class:`headrace.api.engine.RecordCollector`."""
+
+        def send(
+            partition: int | None,
+            key: bytes | None,
+            value: bytes | None,
+            timestamp: int | None,
+            headers: Headers | None,
+        ) -> None:
+            self._send(topic, key, value, timestamp or 0, headers)
+
+        return send
+
+    def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
+        """See :class:`headrace.api.engine.RecordCollector`."""
+        return lambda key, value, timestamp: self._send(topic, key, value, timestamp or 0, None)
+
+    def partition_count(self, topic: str) -> int:
+        """See :class:`headrace.api.engine.RecordCollector`."""
+        return 1
+
+    def _send(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None
+    ) -> None:
+        offset = self._written.get(topic, 0)
+        self._written[topic] = offset + 1
+        written = Written(topic, 0, offset, timestamp, key, value, headers)
+        self._capture(written)
+        if topic in self.sources:
+            self._pending.append(written)
+
+    def _enqueue(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None
+    ) -> None:
+        offset = self._offsets.get(topic, 0)
+        self._offsets[topic] = offset + 1
+        self._task.add_records(TopicPartition(topic, 0), [(offset, timestamp, key, value, headers)])
+
+    def _run(self) -> None:
+        while True:
+            moved = self._task.process(1)
+            if moved or self._task.wants_commit():
+                self.commit()
+            if not self._recirculate() and not moved:
+                return
+
+    def _recirculate(self) -> bool:
+        moved = bool(self._pending)
+        while self._pending:
+            written = self._pending.popleft()
+            self._enqueue(written.topic, written.key, written.value, written.timestamp, written.headers)
+        return moved
+
+
+def _merged(built: BuiltTopology) -> SubTopology:
+    subs: Sequence[SubTopology] = built.subtopologies
+    nodes: tuple[NodeSpec, ...] = tuple(node for sub in subs for node in sub.nodes)
+    return SubTopology(
+        id=0,
+        nodes=nodes,
+        children={name: children for sub in subs for name, children in sub.children.items()},
+        stores=tuple(store for sub in subs for store in sub.stores),
+        source_topics=frozenset(topic for sub in subs for topic in sub.source_topics),
+        sink_topics=frozenset(topic for sub in subs for topic in sub.sink_topics),
+        repartition_topics={name: topic for sub in subs for name, topic in sub.repartition_topics.items()},
+        changelog_topics={name: topic for sub in subs for name, topic in sub.changelog_topics.items()},
+        store_changelogs={store: topic for sub in subs for store, topic in sub.store_changelogs.items()},
+    )
