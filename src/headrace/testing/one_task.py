@@ -38,6 +38,7 @@ class OneTask:
         capture: Callable[[Written], None],
     ) -> None:
         self._capture = capture
+        self._sent: list[Written] = []
         self._pending: deque[Written] = deque()
         self._offsets: dict[str, int] = {}
         self._written: dict[str, int] = {}
@@ -79,6 +80,12 @@ class OneTask:
         """Flush caches, as a commit does."""
         self._task.prepare_commit(lambda partition: None)
         self._task.post_commit({})
+        # as in Java: what a record has sent is not seen when it fails
+        for written in self._sent:
+            self._capture(written)
+            if written.topic in self.sources:
+                self._pending.append(written)
+        self._sent.clear()
 
     def close(self) -> None:
         """Close processors and stores."""
@@ -111,10 +118,7 @@ class OneTask:
     ) -> None:
         offset = self._written.get(topic, 0)
         self._written[topic] = offset + 1
-        written = Written(topic, 0, offset, timestamp, key, value, headers)
-        self._capture(written)
-        if topic in self.sources:
-            self._pending.append(written)
+        self._sent.append(Written(topic, 0, offset, timestamp, key, value, headers))
 
     def _enqueue(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None

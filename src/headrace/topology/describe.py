@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.javaorder import TreeSet, hash_order
 from headrace.topology.built import NodeSpec, ProcessorSpec, SourceSpec
-from headrace.topology.javaorder import TreeSet, hash_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

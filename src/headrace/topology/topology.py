@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import TopologyException
+from headrace.javaorder import hash_order
 from headrace.naming import internal_topic, validate_name
 from headrace.processors.papi import UserProcessor
 from headrace.topology import topics
@@ -25,7 +26,6 @@ from headrace.topology.built import (
     SubTopology,
 )
 from headrace.topology.describe import describe
-from headrace.topology.javaorder import hash_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,9 @@
 """The orders in which the Java library walks its unordered collections.
 
 ``describe()`` prints successors and stores in the order of Java's hash sets, and of tree sets whose order depends on
-what was compared at the moment of insertion. The text is compared byte for byte with Java's, so those orders are
-computed here. Sources: ``java.lang.String.hashCode``, ``java.util.HashMap``, ``java.util.TreeMap``.
+what was compared at the moment of insertion; some changelogs are written in the order of hash sets. Both are compared
+byte for byte with Java's, so those orders are computed here. Sources: ``java.lang.String.hashCode``,
+``java.util.Arrays.hashCode``, ``java.util.HashMap``, ``java.util.TreeMap``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,21 @@ def string_hash(text: str) -> int:
     return result
 
 
+def bytes_hash(data: bytes) -> int:
+    """``Arrays.hashCode(byte[])``, which is that of Kafka's ``Bytes``, as an unsigned 32-bit number."""
+    result = 1
+    for byte in data:
+        result = (31 * result + (byte ^ 0x80) - 0x80) & _MASK
+    return result
+
+
+def hash_capacity(count: int, least: int = _LEAST_CAPACITY) -> int:
+    """Size of the table of a ``HashMap`` that had ``least`` buckets and then took ``count`` keys."""
+    while count > least * 3 // 4:
+        least *= 2
+    return least
+
+
 def hash_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
     """Distinct names in the order of a ``HashSet`` that they were added to in this order.
 
@@ -40,13 +56,16 @@ def hash_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
         wanted = max(int(len(distinct) / 0.75) + 1, _LEAST_CAPACITY)
         while capacity < wanted:
             capacity *= 2
-    while len(distinct) > capacity * 3 // 4:
-        capacity *= 2
-    buckets: dict[int, list[str]] = {}
-    for name in distinct:
-        h = string_hash(name)
-        buckets.setdefault((h ^ h >> 16) & (capacity - 1), []).append(name)
-    return [name for index in sorted(buckets) for name in buckets[index]]
+    return in_buckets(distinct, string_hash, hash_capacity(len(distinct), capacity))
+
+
+def in_buckets(distinct: Iterable[T], hash_of: Callable[[T], int], capacity: int) -> list[T]:
+    """Distinct keys in the order of a ``HashMap`` with that many buckets, to which they were added in this order."""
+    buckets: dict[int, list[T]] = {}
+    for key in distinct:
+        h = hash_of(key)
+        buckets.setdefault((h ^ h >> 16) & (capacity - 1), []).append(key)
+    return [key for index in sorted(buckets) for key in buckets[index]]
 
 
 class _Entry(Generic[T]):

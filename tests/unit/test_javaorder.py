@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from headrace.topology.javaorder import TreeSet, hash_order, string_hash
+from headrace.javaorder import TreeSet, hash_order, string_hash
 
 
 @pytest.mark.parametrize(
