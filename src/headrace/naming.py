@@ -52,10 +52,18 @@ TABLE_REDUCE: Final = "KTABLE-REDUCE-"
 TABLE_MERGE: Final = "KTABLE-MERGE-"
 TABLE_JOIN_THIS: Final = "KTABLE-JOINTHIS-"
 TABLE_JOIN_OTHER: Final = "KTABLE-JOINOTHER-"
+TABLE_SINK: Final = "KTABLE-SINK-"
+FK_STORE: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-"
+FK_REGISTRATION: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-"
+FK_RESPONSE: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-"
+FK_PROCESSOR: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-"
+FK_RESOLVER: Final = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-"
+FK_OUTPUT: Final = "KTABLE-FK-JOIN-OUTPUT-"
 
 _STORE_INFIX: Final = "STATE-STORE-"
 _REPARTITION_SUFFIX: Final = "-repartition"
 _CHANGELOG_SUFFIX: Final = "-changelog"
+_TOPIC_SUFFIX: Final = "-topic"
 
 
 def validate_name(name: str) -> str:
@@ -101,6 +109,46 @@ class NameProvider:
     def table_store(self, topic: str) -> str:
         """The next store name of a table read from ``topic``."""
         return self.store(f"{topic}-")
+
+
+class ForeignKeyNames(NamedTuple):
+    """Names of what a foreign-key join consists of; the topics are still without the application id."""
+
+    subscription_topic: str
+    send: str
+    subscription_sink: str
+    subscription_source: str
+    store: str
+    receive: str
+    join: str
+    foreign: str
+    response_topic: str
+    response_sink: str
+    response_source: str
+    resolver: str
+    result: str
+
+
+_FOREIGN_KEY_PARTS: Final = (
+    ("-subscription-registration", FK_REGISTRATION, _TOPIC_SUFFIX),
+    ("-subscription-registration-processor", FK_REGISTRATION, ""),
+    ("-subscription-registration-sink", TABLE_SINK, ""),
+    ("-subscription-registration-source", TABLE_SOURCE, ""),
+    ("-subscription-store", FK_STORE, ""),
+    ("-subscription-receive", FK_PROCESSOR, ""),
+    ("-subscription-join-foreign", FK_PROCESSOR, ""),
+    ("-foreign-join-subscription", FK_PROCESSOR, ""),
+    ("-subscription-response", FK_RESPONSE, _TOPIC_SUFFIX),
+    ("-subscription-response-sink", TABLE_SINK, ""),
+    ("-subscription-response-source", TABLE_SOURCE, ""),
+    ("-subscription-response-resolver", FK_RESOLVER, ""),
+    ("-result", FK_OUTPUT, ""),
+)
+
+
+def foreign_key_names(names: NameProvider, name: str | None) -> ForeignKeyNames:
+    """Names of a foreign-key join that the user called ``name``. A number is taken for each."""
+    return ForeignKeyNames(*(suffixed(names, name, suffix, prefix) + end for suffix, prefix, end in _FOREIGN_KEY_PARTS))
 
 
 class RepartitionNames(NamedTuple):

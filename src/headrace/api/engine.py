@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.api.processor import Cancellable, PunctuationType, Punctuator
+    from headrace.api.serde import SerdeContext
     from headrace.records import Headers, TaskId
 
 NEVER: Final = (1 << 63) - 1
@@ -113,6 +114,8 @@ class NodeContext(Protocol):
     app_configs: Mapping[str, Any]
     metadata: ProcessorMetadata
     """What the task keeps with its committed offsets; complete from ``init`` on."""
+    serdes: SerdeContext
+    """The configured defaults, for serdes that the operator binds itself."""
 
     def store(self, name: str) -> Any:
         """The live store of that name, which must be connected to this node.

@@ -27,7 +27,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 VO = TypeVar("VO")
 S = TypeVar("S")
+KO = TypeVar("KO")
 K2 = TypeVar("K2")
+KO2 = TypeVar("KO2")
 V2 = TypeVar("V2")
 VO2 = TypeVar("VO2")
 S2 = TypeVar("S2")
@@ -365,6 +367,47 @@ class Repartitioned(Generic[K, V]):
         return replace(self, number_of_partitions=number_of_partitions)
 
     def with_name(self, name: str) -> Repartitioned[K, V]:
+        """Another name, see :meth:`as_`."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableJoined(Generic[K, KO]):
+    """Name and partitioners of a join of two tables by a foreign key.
+
+    ``partitioner`` is that of the left table, ``other_partitioner`` that of the right one; both are asked with None as
+    the value, and give exactly one partition, or None for the usual one. Source: ``kstream.TableJoined`` (KIP-775).
+    """
+
+    partitioner: StreamPartitioner[K, None] | None = None
+    other_partitioner: StreamPartitioner[KO, None] | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _valid(self.name)
+
+    @staticmethod
+    def with_(
+        partitioner: StreamPartitioner[K2, None] | None = None,
+        other_partitioner: StreamPartitioner[KO2, None] | None = None,
+    ) -> TableJoined[K2, KO2]:
+        """Both partitioners."""
+        return TableJoined(partitioner, other_partitioner)
+
+    @staticmethod
+    def as_(name: str) -> TableJoined[Any, Any]:
+        """Base name of the nodes, of the store of subscriptions, and of both internal topics."""
+        return TableJoined(name=name)
+
+    def with_partitioner(self, partitioner: StreamPartitioner[K, None] | None) -> TableJoined[K, KO]:
+        """Another partitioner of the left table."""
+        return replace(self, partitioner=partitioner)
+
+    def with_other_partitioner(self, other_partitioner: StreamPartitioner[KO, None] | None) -> TableJoined[K, KO]:
+        """Another partitioner of the right table."""
+        return replace(self, other_partitioner=other_partitioner)
+
+    def with_name(self, name: str) -> TableJoined[K, KO]:
         """Another name, see :meth:`as_`."""
         return replace(self, name=name)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.api.engine import Operator
     from headrace.api.options import Consumed, Materialized
     from headrace.api.serde import Serde
+    from headrace.api.timestamps import TimestampExtractor
     from headrace.naming import RepartitionNames
     from headrace.partitioning import StreamPartitioner
     from headrace.processors.table_joins import TableJoinMerge, TableJoinSide
@@ -117,14 +118,16 @@ class Repartition:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRepartition:
-    """A way of a table's changes through an internal topic, the new and the old value in one record."""
+class ThroughTopic:
+    """A way through an internal topic whose values are this library's own: parts of tables' changes and joins."""
 
     topic: str
     sink_name: str
     source_name: str
     key_serde: Serde[Any] | None
-    value_serde: Serde[Any] | None
+    value_serde: Serde[Any]
+    partitioner: StreamPartitioner[Any, Any] | None = None
+    timestamp_extractor: TimestampExtractor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +142,9 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class StateStore:
-    """A store for processors."""
+    """A store for processors, or for several operators."""
 
-    builder: AnyStoreBuilder
+    store: AnyStoreBuilder | Store
 
 
 NodeData: TypeAlias = (
@@ -153,7 +156,7 @@ NodeData: TypeAlias = (
     | TableJoin
     | Split
     | Repartition
-    | TableRepartition
+    | ThroughTopic
     | Sink
     | StateStore
 )

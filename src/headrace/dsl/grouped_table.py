@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace import naming
-from headrace.dsl.graph import Process, TableRepartition
+from headrace.api.timestamps import FailOnInvalidTimestamp
+from headrace.dsl.graph import Process, ThroughTopic
 from headrace.dsl.ktable import KTable
 from headrace.processors.counting import Add, Zero
 from headrace.processors.table_aggregate import TableAggregate, TableReduce
 from headrace.serdes import Serdes
+from headrace.serdes.change import change_serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +103,9 @@ class KGroupedTable(Generic[K, V]):
         name = scope.node_name(given, prefix)
         if self._repartition is None or grouped.name is None:
             topic = naming.table_repartition_topic(grouped.name or store.name)
-            data = TableRepartition(topic, sink, source, grouped.key_serde, grouped.value_serde)
+            changes = change_serde(grouped.value_serde)
+            extractor = FailOnInvalidTimestamp()
+            data = ThroughTopic(topic, sink, source, grouped.key_serde, changes, timestamp_extractor=extractor)
             self._repartition = scope.graph.add((at.node,), source, data)
         else:
             # aggregations of one grouping with a name share its topic

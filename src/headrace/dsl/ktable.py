@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from headrace import naming
 from headrace.api.options import Grouped
 from headrace.dsl import tables
+from headrace.dsl.foreign_key import join_on_foreign_key
 from headrace.dsl.graph import Process, Store, TableJoin
 from headrace.processors.table_aggregate import TableRepartitionMap
 from headrace.processors.table_joins import JoinedRows, TableJoinMerge, TableJoinSide
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import ValueGetterSupplier
-    from headrace.api.options import Materialized, Named
+    from headrace.api.options import Materialized, Named, TableJoined
     from headrace.api.processor import ValueTransformerWithKey
     from headrace.api.serde import Serde
     from headrace.dsl.grouped_table import KGroupedTable
@@ -30,6 +31,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 KR = TypeVar("KR")
 VR = TypeVar("VR")
+KO = TypeVar("KO")
 VO = TypeVar("VO")
 
 
@@ -41,6 +43,16 @@ class _Reversed:
 
     def __call__(self, left: Any, right: Any) -> Any:
         return self.joiner(right, left)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfValue:
+    """A function of the value where one of key and value is called."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, key: Any, value: Any) -> Any:
+        return self.function(value)
 
 
 class KTable(Generic[K, V]):
@@ -225,31 +237,115 @@ class KTable(Generic[K, V]):
 
     # joins
 
+    @overload
     def join(
         self,
         table: KTable[K, VO],
         joiner: Callable[[V, VO], VR],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
-    ) -> KTable[K, VR]:
-        """The rows of both tables that have a key in common. The topics of both need one partition count.
+    ) -> KTable[K, VR]: ...
+    @overload
+    def join(
+        self,
+        table: KTable[KO, VO],
+        joiner: Callable[[V, VO], VR],
+        materialized: Materialized[K, VR] | None = None,
+        *,
+        foreign_key_extractor: Callable[[V], KO | None],
+        table_joined: TableJoined[K, KO] | None = None,
+        with_key: Literal[False] = False,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def join(
+        self,
+        table: KTable[KO, VO],
+        joiner: Callable[[V, VO], VR],
+        materialized: Materialized[K, VR] | None = None,
+        *,
+        foreign_key_extractor: Callable[[K, V], KO | None],
+        table_joined: TableJoined[K, KO] | None = None,
+        with_key: Literal[True],
+    ) -> KTable[K, VR]: ...
+    def join(
+        self,
+        table: KTable[Any, VO],
+        joiner: Callable[..., Any],
+        materialized: Materialized[K, Any] | None = None,
+        named: Named | None = None,
+        *,
+        foreign_key_extractor: Callable[..., Any] | None = None,
+        table_joined: TableJoined[K, Any] | None = None,
+        with_key: bool = False,
+    ) -> KTable[K, Any]:
+        """The rows of both tables that belong together: by their key, or by a foreign key.
+
+        By the key, the topics of both need one partition count. By a foreign key, each row of this table refers to one
+        row of the other: both sides are told of each other's changes through two internal topics, and the store of one
+        side's subscriptions lies with the other. The result then has this table's keys.
 
         Args:
             table: The other table.
             joiner: ``(own value, other value) -> value``. None deletes the row.
-            materialized: The store of the result. Without it rows that others look up are joined when they look.
-            named: Name of the node, and with ``-join-this`` and ``-join-other`` behind it of its sides.
+            materialized: The store of the result. Without a name it is only made when the rows are looked up (by the
+                key: always; without it they are joined when they are looked up).
+            named: Of a join by the key: name of the node, and with ``-join-this`` and ``-join-other`` behind it of its
+                sides.
+            foreign_key_extractor: Key of the other table's row, of an own ``value``, or of ``(key, value)`` with
+                ``with_key=True``. A row without one (None) is joined with nothing.
+            table_joined: Of a join by a foreign key: name and partitioners.
+            with_key: The extractor takes the key too.
         """
+        if foreign_key_extractor is not None:
+            extractor = foreign_key_extractor if with_key else _OfValue(foreign_key_extractor)
+            return self._foreign_join(table, extractor, joiner, table_joined, materialized, keep_left=False)
         return self._join(table, joiner, materialized, named, needs_left=True, needs_right=True)
 
+    @overload
     def left_join(
         self,
         table: KTable[K, VO],
         joiner: Callable[[V, VO | None], VR],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
-    ) -> KTable[K, VR]:
+    ) -> KTable[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        table: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], VR],
+        materialized: Materialized[K, VR] | None = None,
+        *,
+        foreign_key_extractor: Callable[[V], KO | None],
+        table_joined: TableJoined[K, KO] | None = None,
+        with_key: Literal[False] = False,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        table: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], VR],
+        materialized: Materialized[K, VR] | None = None,
+        *,
+        foreign_key_extractor: Callable[[K, V], KO | None],
+        table_joined: TableJoined[K, KO] | None = None,
+        with_key: Literal[True],
+    ) -> KTable[K, VR]: ...
+    def left_join(
+        self,
+        table: KTable[Any, VO],
+        joiner: Callable[..., Any],
+        materialized: Materialized[K, Any] | None = None,
+        named: Named | None = None,
+        *,
+        foreign_key_extractor: Callable[..., Any] | None = None,
+        table_joined: TableJoined[K, Any] | None = None,
+        with_key: bool = False,
+    ) -> KTable[K, Any]:
         """As :meth:`join`, for each row of this table; the other value is None where there is none."""
+        if foreign_key_extractor is not None:
+            extractor = foreign_key_extractor if with_key else _OfValue(foreign_key_extractor)
+            return self._foreign_join(table, extractor, joiner, table_joined, materialized, keep_left=True)
         return self._join(table, joiner, materialized, named, needs_left=True, needs_right=False)
 
     def outer_join(
@@ -299,6 +395,21 @@ class KTable(Generic[K, V]):
         key_serde, value_serde = (at.key_serde, None) if store is None else (store.key_serde, store.value_serde)
         at = replace(at, node=node, name=name, key_serde=key_serde, value_serde=value_serde, sources=sources)
         return KTable(at, None if store is None else store.name)
+
+    def _foreign_join(
+        self,
+        table: KTable[Any, VO],
+        extractor: Callable[[Any, Any], Any],
+        joiner: Callable[..., Any],
+        table_joined: TableJoined[K, Any] | None,
+        materialized: Materialized[K, Any] | None,
+        *,
+        keep_left: bool,
+    ) -> KTable[K, Any]:
+        at, store = join_on_foreign_key(
+            self.at, table.at, extractor, joiner, table_joined, materialized, keep_left=keep_left
+        )
+        return KTable(at, store.name)
 
     # to a stream
 

@@ -25,13 +25,12 @@ from headrace.dsl.graph import (
     StreamSource,
     StreamToTable,
     TableJoin,
-    TableRepartition,
     TableSource,
+    ThroughTopic,
 )
 from headrace.processors import tables
 from headrace.processors.stateless import NullKeyFilter, StreamBranch
 from headrace.serdes import WindowedSerializer, WindowedStreamPartitioner
-from headrace.serdes.change import ChangeDeserializer, ChangeSerializer
 from headrace.state.builders import StoreBuilder, StoreKind, StoreType
 from headrace.topology import Topology
 
@@ -174,22 +173,23 @@ def _(data: Repartition, at: _At) -> None:
     )
 
 
-@_write.register(TableRepartition)
-def _(data: TableRepartition, at: _At) -> None:
+@_write.register(ThroughTopic)
+def _(data: ThroughTopic, at: _At) -> None:
     at.topology.add_repartition_topic(data.topic, None)
     at.topology.add_sink(
         data.sink_name,
         data.topic,
         *at.parents,
         key_serializer=_serializer(data.key_serde),
-        value_serializer=ChangeSerializer(_serializer(data.value_serde)),
+        value_serializer=_serializer(data.value_serde),
+        partitioner=data.partitioner,
     )
     at.topology.add_source(
         data.source_name,
         data.topic,
         key_deserializer=_deserializer(data.key_serde),
-        value_deserializer=ChangeDeserializer(_deserializer(data.value_serde)),
-        timestamp_extractor=FailOnInvalidTimestamp(),
+        value_deserializer=_deserializer(data.value_serde),
+        timestamp_extractor=data.timestamp_extractor,
     )
 
 
@@ -207,7 +207,8 @@ def _(data: Sink, at: _At) -> None:
 
 @_write.register(StateStore)
 def _(data: StateStore, at: _At) -> None:
-    at.topology.add_state_store(data.builder)
+    store = data.store
+    at.topology.add_state_store(_builder(store, at.default_store_type) if isinstance(store, Store) else store)
 
 
 def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:

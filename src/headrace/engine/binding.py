@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.api.engine import ProcessorMetadata, RecordContext
-from headrace.api.serde import NeedsContext
+from headrace.api.serde import NeedsContext, Serde
 from headrace.engine.failures import TaskFailures
 from headrace.engine.punctuation import Punctuations
 from headrace.engine.queues import make_queue
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.api.engine import Process, ProcessChange, RecordCollector
-    from headrace.api.serde import Serde
+    from headrace.api.serde import SerdeContext
     from headrace.engine.punctuation import Schedule
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
@@ -166,7 +166,10 @@ class BoundTask:
 
     def _serde(self, given: Serde[Any] | None, default: Serde[Any] | None, what: str, part: str) -> Serde[Any]:
         serde = given if given is not None else _set(default, what, part)
-        return self._complete(serde, what)
+        serializer, deserializer = self._complete(serde.serializer, what), self._complete(serde.deserializer, what)
+        if serializer is serde.serializer and deserializer is serde.deserializer:
+            return serde
+        return Serde(serializer, deserializer, immutable=serde.immutable, exact=serde.exact, faithful=serde.faithful)
 
     def _complete(self, part: _Part, what: str) -> _Part:
         return part.in_context(_SerdeContext(self.settings, what)) if isinstance(part, NeedsContext) else part
@@ -288,6 +291,7 @@ class _Node:
         self.forward_change = _fan_out_changes(change_children)
         self.task_id = task.task_id
         self.application_id = task.settings.application_id
+        self.serdes: SerdeContext = _SerdeContext(task.settings, f"node {spec.name}")
         self.app_configs = task.settings.app_configs
         self.metadata = task.metadata
         self.drop = task.failures.drop

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.api.serde import Deserializer, NeedsContext, Serializer
+from headrace.api.serde import Deserializer, NeedsContext, Serde, Serializer
 from headrace.errors import SerializationException
 
 if TYPE_CHECKING:
@@ -87,6 +87,14 @@ class ChangeDeserializer(Deserializer["Change"], NeedsContext):
             return None if new is None else decode(new), None if old is None else decode(old)
 
         return deserialize
+
+
+def change_serde(inner: Serde[Any] | None) -> Serde[Change]:
+    """Changes as bytes. ``inner`` is the values' serde; None for the configured default."""
+    return Serde(
+        ChangeSerializer(None if inner is None else inner.serializer),
+        ChangeDeserializer(None if inner is None else inner.deserializer),
+    )
 
 
 def split_change(data: bytes) -> tuple[bytes | None, bytes | None]:

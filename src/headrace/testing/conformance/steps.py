@@ -15,6 +15,7 @@ from headrace.api.options import (
     Named,
     Produced,
     Repartitioned,
+    TableJoined,
 )
 from headrace.dsl import KGroupedStream, KGroupedTable, KStream, KTable, StreamsBuilder
 from headrace.errors import IllegalStateException
@@ -265,11 +266,27 @@ class Steps:
         return stream.join(table, joiner, joined, with_key=True)  # pyright: ignore[reportUnknownArgumentType]  # any
 
     def _join_tables(self, step: Mapping[str, Any]) -> Any:
-        if "key_fn" in step:
-            raise LaterStep("join on a foreign key")
-        left, right, joiner = self._table(step), self._var(step, "with"), functions.joiner(step["joiner"])
-        how = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[step["how"]]
-        return how(right, lambda one, other: joiner(None, one, other), _materialized(step), _named(step))
+        left, right, function = self._table(step), self._var(step, "with"), functions.joiner(step["joiner"])
+
+        def joiner(one: Any, other: Any) -> Any:
+            return function(None, one, other)
+
+        materialized, named = _materialized(step), _named(step)
+        if "key_fn" not in step:
+            match step["how"]:
+                case "left":
+                    return left.left_join(right, joiner, materialized, named)
+                case "outer":
+                    return left.outer_join(right, joiner, materialized, named)
+                case _:
+                    return left.join(right, joiner, materialized, named)
+        extractor, name = functions.key(step["key_fn"]), step.get("table_joined")
+        how = None if name is None else TableJoined.as_(name)
+        if step["how"] == "left":
+            return left.left_join(
+                right, joiner, materialized, foreign_key_extractor=extractor, table_joined=how, with_key=True
+            )
+        return left.join(right, joiner, materialized, foreign_key_extractor=extractor, table_joined=how, with_key=True)
 
     # Processor API
 
