@@ -5,10 +5,11 @@ SHELL := /bin/bash
 BIN := .venv/bin
 N ?= 1000000
 RUNS ?= 3
+SEED ?= 1
 ARGS ?=
 TESTS ?= tests
 
-.PHONY: help setup run test lint format bench lock clean
+.PHONY: help setup run test fuzz lint format bench lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -23,6 +24,10 @@ run: setup ## the course-revenue job on a local Kafka, totals in this terminal; 
 test: setup ## every test, those on a real broker included; TESTS=tests/unit for some
 	@scripts/java.sh --jdk
 	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
+
+fuzz: setup ## random topologies and inputs, the Java library against headrace: SEED=1 is the first of N=1000 cases
+	@scripts/java.sh --jdk
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --seed $(SEED) --cases $(if $(filter file,$(origin N)),1000,$(N)) $(ARGS)
 
 lint: setup ## ruff, mypy, basedpyright, import-linter
 	@$(BIN)/ruff check .

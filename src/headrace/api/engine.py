@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from headrace.api.serde import SerdeContext
     from headrace.records import Headers, TaskId
 
-NEVER: Final = (1 << 63) - 1
-"""Later than every time."""
+NEVER: Final = 1 << 63
+"""Later than every time that a record can have."""
 
 Process: TypeAlias = "Callable[[Any, Any, int, Headers | None], None]"
 ProcessChange: TypeAlias = "Callable[[Any, Any, Any, bool, int, Headers | None], None]"

@@ -73,7 +73,7 @@ class StreamsBuilder:
         Raises:
             TopologyException: No topic was given.
         """
-        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
         if not names:
             raise TopologyException("a stream needs at least one topic")
         how: Consumed[K, V] = consumed or Consumed()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import TopologyException
 from headrace.javaorder import hash_order
-from headrace.naming import internal_topic, validate_name
+from headrace.naming import internal_topic
 from headrace.processors.papi import UserProcessor
 from headrace.topology import topics
 from headrace.topology.built import (
@@ -245,7 +245,6 @@ class Topology:
     # how it is done
 
     def _check_new(self, name: str) -> None:
-        validate_name(name)
         if name in self._specs:
             raise TopologyException(f"processor {name} is already added")
 

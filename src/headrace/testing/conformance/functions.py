@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from headrace.errors import IllegalStateException
-from headrace.testing.conformance.values import Int, in_range, number, parse, text
+from headrace.testing.conformance.values import Int, JsonInt, in_range, number, only_json, parse, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,13 +45,13 @@ def _string(value: Any) -> str:
 
 
 def _add(left: Any, right: int) -> int:
-    if not isinstance(left, int):
+    if not isinstance(left, int) or isinstance(left, bool | JsonInt):
         raise TypeError(f"{type(left).__name__} is no integer")
     return in_range(left + right, left)
 
 
 def _multiply(value: Any, factor: int) -> int:
-    if not isinstance(value, int) or isinstance(value, Int):
+    if not isinstance(value, int) or isinstance(value, bool | Int | JsonInt):
         raise TypeError(f"{type(value).__name__} is no 64-bit integer")
     return in_range(value * factor, 0)
 
@@ -67,6 +67,7 @@ def _after(whole: str, mark: str) -> str | None:
 
 
 def _field(value: Any, name: str) -> Any:
+    value = only_json(value)
     found = value.get(name) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any JSON
     if found is None or isinstance(found, str) or (isinstance(found, int) and not isinstance(found, bool)):
         return found  # pyright: ignore[reportUnknownVariableType]  # any JSON
@@ -278,7 +279,7 @@ _JOIN: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sum": lambda k, left, right: in_range(number(left) + number(right), 0),
     "left": lambda k, left, right: left,
     "right": lambda k, left, right: right,
-    "line_with_course": lambda k, left, right: {"line": left, "course": right},
+    "line_with_course": lambda k, left, right: {"line": only_json(left), "course": only_json(right)},
 }
 
 

@@ -28,7 +28,7 @@ _JAVA_ERRORS: dict[str, tuple[type[BaseException], ...]] = {
     "ClassCastException": (TypeError, SerializationException),
     "IllegalArgumentException": (ValueError,),
     "JsonParseException": (SerializationException,),
-    "NullPointerException": (TypeError, AttributeError),
+    "NullPointerException": (TypeError, AttributeError, ValueError),
     "NumberFormatException": (ValueError,),
 }
 """What stands here for Java's own and its parser's exceptions; Kafka's have the same names here."""
@@ -72,6 +72,11 @@ def run_case(cases: Path, expected: Path, name: str) -> Result:
     """
     case = json.loads((cases / f"{name}.json").read_text(encoding="utf-8"))
     wanted = json.loads((expected / f"{name}.json").read_text(encoding="utf-8"))
+    return check_case(name, case, wanted)
+
+
+def check_case(name: str, case: Mapping[str, Any], wanted: Mapping[str, Any]) -> Result:
+    """Run a case and compare all that the result has; see :func:`run_case`."""
     try:
         _compare(case, wanted)
     except LaterStep as e:
@@ -342,7 +347,7 @@ def _check_members(what: str, got: dict[str, Any], want: dict[str, Any]) -> None
 
 def _shown(value: Any) -> str:
     # as text, so that 1, 1.0 and true differ, and the order of a JSON value's members counts
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=to_json)
 
 
 def _hex(raw: bytes | None) -> str | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.api.windows import SessionWindow, TimeWindow, Windowed
 from headrace.errors import IllegalStateException
-from headrace.serdes import IntegerSerializer, JsonSerde, Serdes, WindowedSerdes
+from headrace.serdes import JsonSerde, Serdes, WindowedSerdes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +26,41 @@ class Int(int):
     """A 32-bit integer, Java's ``Integer``: arithmetic keeps the type of its left operand. Plain ints are 64-bit."""
 
 
-class JsonText(str):
-    """A JSON value that is a text: as such it is written with its quotes."""
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """A JSON value that is a text: no ``String``, and written with its quotes."""
+
+    text: str
+
+
+class JsonInt(int):
+    """A JSON value that is a whole number: no ``Long`` and no ``Integer``."""
+
+
+class JsonDouble(float):
+    """A JSON value that is another number: no ``Double``."""
 
     __slots__ = ()
+
+
+def as_json(value: Any) -> Any:
+    """What JSON was read, as a value that knows so."""
+    if isinstance(value, str):
+        return JsonText(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return JsonInt(value)
+    return JsonDouble(value) if isinstance(value, float) else value
+
+
+def only_json(value: Any) -> Any:
+    """A JSON value as JSON writes it.
+
+    Raises:
+        TypeError: It is a value of another kind.
+    """
+    if not isinstance(value, dict | list | bool | JsonText | JsonInt | JsonDouble | None):
+        raise TypeError(f"{type(value).__name__} is no JSON")
+    return to_json(value)
 
 
 def in_range(number: int, like: int) -> int:
@@ -61,10 +93,10 @@ def text(value: object) -> str:
     """``str(x)`` of the vocabulary, as ``String.valueOf`` writes it."""
     if value is None:
         return "null"
-    if isinstance(value, str) and not isinstance(value, JsonText):
+    if isinstance(value, str):
         return value
     if isinstance(value, bool | dict | list | JsonText):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))
     if isinstance(value, float):
         return _double_text(value)
     if isinstance(value, Windowed):
@@ -81,7 +113,7 @@ def number(value: object) -> int:
     """
     if value is None:
         return 0
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool | JsonInt | JsonDouble):
         return int(value)
     raise TypeError(f"{type(value).__name__} is no number")
 
@@ -109,31 +141,46 @@ class _IntDeserializer(Deserializer[int]):
         return None if value is None else Int(value)
 
 
-class _LongSerializer(Serializer[int]):
-    """64-bit integers; a 32-bit one is refused, as in Java."""
-
-    def serialize(self, topic: str, data: int | None) -> bytes | None:
-        """See :class:`headrace.api.serde.Serializer`."""
-        if isinstance(data, Int):
-            raise TypeError("a 32-bit integer where a 64-bit one is wanted")
-        return Serdes.Long().serializer.serialize(topic, data)
-
-
 class _JsonDeserializer(Deserializer[Any]):
-    """JSON whose texts know that they are JSON."""
+    """JSON whose texts and numbers know that they are JSON."""
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
         """See :class:`headrace.api.serde.Deserializer`."""
-        value = JsonSerde().deserializer.deserialize(topic, data)
-        return JsonText(value) if isinstance(value, str) else value
+        return as_json(JsonSerde().deserializer.deserialize(topic, data))
+
+
+class _JsonSerializer(Serializer[Any]):
+    """JSON; texts and numbers alone only where they are JSON."""
+
+    def serialize(self, topic: str, data: Any) -> bytes | None:
+        """See :class:`headrace.api.serde.Serializer`."""
+        return JsonSerde().serializer.serialize(topic, only_json(data))
+
+
+class _Only(Serializer[Any]):
+    """Refuses, as Java does, what is not exactly of the type."""
+
+    def __init__(self, kind: type[Any], of: Serializer[Any]) -> None:
+        self._kind = kind
+        self._of = of
+
+    def serialize(self, topic: str, data: Any) -> bytes | None:
+        """See :class:`headrace.api.serde.Serializer`."""
+        if data is not None and type(data) is not self._kind:
+            raise TypeError(f"{type(data).__name__} where {self._kind.__name__} is wanted")
+        return self._of.serialize(topic, data)
+
+
+def _only(kind: type[Any], of: Serde[Any], deserializer: Deserializer[Any] | None = None) -> Serde[Any]:
+    return Serde(_Only(kind, of.serializer), deserializer or of.deserializer, immutable=True, exact=True)
 
 
 _SERDES: Final[Mapping[str, Serde[Any]]] = {
-    "string": Serdes.String(),
-    "long": Serde(_LongSerializer(), Serdes.Long().deserializer, immutable=True, exact=True),
-    "integer": Serde(IntegerSerializer(), _IntDeserializer(), immutable=True, exact=True),
-    "double": Serdes.Double(),
-    "json": Serde(JsonSerde().serializer, _JsonDeserializer(), exact=False),
+    "string": _only(str, Serdes.String()),
+    "long": _only(int, Serdes.Long()),
+    "integer": _only(Int, Serdes.Integer(), _IntDeserializer()),
+    "double": _only(float, Serdes.Double()),
+    "json": Serde(_JsonSerializer(), _JsonDeserializer(), exact=False),
 }
 
 
@@ -156,11 +203,15 @@ def serde(name: str | None) -> Serde[Any] | None:
 
 
 def to_json(value: Any) -> Any:
-    """A value of an output, as JSON writes it."""
+    """A value as JSON writes it."""
     if isinstance(value, Windowed):
         key: Windowed[Any] = value  # pyright: ignore[reportUnknownVariableType]  # any key
-        return {"key": key.key, "start": key.window.start, "end": key.window.end}
-    return value
+        return {"key": to_json(key.key), "start": key.window.start, "end": key.window.end}
+    if isinstance(value, JsonText):
+        return value.text
+    if isinstance(value, JsonInt):
+        return int(value)
+    return float(value) if isinstance(value, JsonDouble) else value
 
 
 def from_json(value: Any, serde_name: str) -> Any:
@@ -174,4 +225,6 @@ def from_json(value: Any, serde_name: str) -> Any:
         return Windowed(value["key"], SessionWindow(value["start"], value["end"]))
     if serde_name == "integer":
         return Int(value)
+    if serde_name == "json":
+        return as_json(value)
     return float(value) if serde_name == "double" else value

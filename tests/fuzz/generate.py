@@ -1,0 +1,141 @@
+"""From a seed to a case."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any, Final
+
+from fuzz import inputs, kinds, operations
+from fuzz.graph import Graph
+from fuzz.operations import OPERATIONS
+from fuzz.processing import PROCESSING, processor_api
+
+_ALL: Final = OPERATIONS | PROCESSING
+_BASIC: Final = ("stream", "table", "mapValues", "toStream", "group", "count", "aggregate")
+_SERDES: Final = {"long": "LongSerde", "integer": "IntegerSerde", "double": "DoubleSerde"}
+_ERRORS: Final = "org.apache.kafka.streams.errors."
+_PASSES: Final = ("reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join")
+
+
+def case(seed: int) -> dict[str, Any]:
+    """The case of a seed: the same one on every machine and in every run."""
+    rng = random.Random(seed)
+    graph = Graph(rng)
+    if rng.random() < 0.08:
+        processor_api(graph)
+    else:
+        _grow(graph)
+    config, at_construction = _config(graph)
+    topics = graph.topics | graph.sinks | graph.read_back
+    made: dict[str, Any] = {
+        "description": f"seed {seed}",
+        "config": config,
+        "topics": {
+            name: {"key": kinds.serde(key), "value": kinds.serde(value)} for name, (key, value) in topics.items()
+        },
+        "steps": graph.steps,
+    }
+    if at_construction:
+        made["topology_config"] = True
+    if graph.wall_clock and rng.random() < 0.3:
+        made["wall_clock_start_ms"] = rng.choice((1, 1000, 1_700_000_000_000))
+    made["inputs"] = inputs.records(rng, graph.topics, graph.time, odd=graph.odd, wall_clock=graph.wall_clock)
+    return made
+
+
+def _grow(graph: Graph) -> None:
+    """Applies operations of a random choice of kinds, then writes out what nothing hangs on."""
+    rng = graph.rng
+    share = rng.choice((0.25, 0.5, 1.0))
+    names = [name for name in _ALL if name in _BASIC or rng.random() < share]
+    favourites = set(rng.sample(names, min(3, len(names))))
+    weights = [_ALL[name][0] * (4 if name in favourites else 1) for name in names]
+    operations.stream(graph)
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        rng.choice((operations.stream, operations.table, operations.table))(graph)
+    wanted = rng.choice((2, 3, 4, 6, 8, 10, 14)) + len(graph.steps)
+    for _ in range(80):
+        if len(graph.steps) >= wanted:
+            break
+        _ALL[rng.choices(names, weights)[0]][1](graph)
+    _finish(graph)
+    _alone_with_headers(graph)
+
+
+def _alone_with_headers(graph: Graph) -> None:
+    """No ``add_header`` below a step whose result is used twice.
+
+    The Java library's siblings may share one headers object and see each other's changes; headrace's do not.
+    """
+    uses = Counter(s[part] for s in graph.steps for part in ("in", "with") if part in s)
+    made = {s["as"]: s for s in graph.steps if "as" in s}
+    made |= {b["as"]: s for s in graph.steps for b in (*s.get("branches", ()), s.get("default") or {}) if "as" in b}
+    for step in graph.steps:
+        if step.get("processor") == "add_header":
+            above = step
+            while "in" in above:
+                if uses[above["in"]] > 1 or "with" in above or above["op"] == "split":
+                    step["processor"] = "forward"
+                above = made[above["in"]]
+
+
+def _finish(graph: Graph) -> None:
+    """Ends every chain: groups are counted or aggregated, tables become streams, streams are written."""
+    for _ in range(3):
+        for handle in list(graph.handles):
+            if handle.used:
+                continue
+            if handle.kind in {"grouped", "windowed", "grouped_table"}:
+                graph.rng.choice((operations.counted, operations.reduced, operations.aggregated))(graph)
+            elif handle.kind in {"cogrouped", "windowed_cogroup"}:
+                operations.aggregated(graph)
+    for handle in list(graph.handles):
+        if not handle.used and handle.kind in {"table", "stream"} and graph.chance(0.9):
+            _write(graph, handle)
+
+
+def _write(graph: Graph, handle: Any) -> None:
+    handle.used = True
+    if handle.kind == "table":
+        made = graph.derived(handle, "stream", used=True)
+        step = {"op": "toStream", "in": handle.name}
+        if kinds.serde(handle.key) is None:
+            step["key_fn"], made.key, made.key_serde = "window_string", "string", None
+        graph.maybe_named(step)
+        graph.add(step, made)
+        handle = made
+    operations.sink(graph, handle)
+
+
+def _config(graph: Graph) -> tuple[dict[str, Any], bool]:
+    """Settings, and whether the builder gets them at its construction too."""
+    config: dict[str, Any] = {}
+    chance, choice = graph.chance, graph.rng.choice
+    if graph.default["value"] != "string":
+        config["default.value.serde"] = (
+            f"org.apache.kafka.common.serialization.Serdes${_SERDES[graph.default['value']]}"
+        )
+    if chance(0.4):
+        config["statestore.cache.max.bytes"] = choice((0, 0, 0, 500, 1000))
+    if chance(0.25):
+        config["topology.optimization"] = choice(("all", "all", "none", *_PASSES, ",".join(_PASSES[:2])))
+    if graph.odd and chance(0.4):
+        config["deserialization.exception.handler"] = f"{_ERRORS}LogAndContinueExceptionHandler"
+    if graph.odd and chance(0.4):
+        config["processing.exception.handler"] = f"{_ERRORS}LogAndContinueProcessingExceptionHandler"
+    if graph.odd and chance(0.25):
+        config["errors.dead.letter.queue.topic.name"] = "dlq"
+    if chance(0.03):
+        config["dsl.store.format"] = "HEADERS"
+    if chance(0.04):
+        config["dsl.store.suppliers.class"] = "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$" + choice(
+            ("InMemoryDslStoreSuppliers", "RocksDBDslStoreSuppliers")
+        )
+    if chance(0.02):
+        config["ensure.explicit.internal.resource.naming"] = "true"
+    if chance(0.03):
+        config["upgrade.from"] = choice(("3.3", "3.4", "3.5", "4.0"))
+    if chance(0.03):
+        config["windowstore.changelog.additional.retention.ms"] = choice((0, 1000))
+    return config, chance(0.1)

@@ -1,0 +1,79 @@
+"""The Java library's interpreter as a process that answers case by case."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+class Java:
+    """Runs cases one after the other; started at the first one, and again after it died.
+
+    :meth:`send` does not wait for the result, so that both sides work at the same time; answers come in the order of
+    the cases.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(60)
+
+    def send(self, case: Mapping[str, Any]) -> None:
+        """Give it a case."""
+        stdin = self._started()
+        try:
+            stdin.write(json.dumps(case) + "\n")
+            stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer tells
+
+    def answer(self) -> dict[str, Any]:
+        """The result of the oldest case that was sent, ``{"unusable": why}`` when there is none."""
+        line = self._answers.get()
+        if not line:
+            assert self._process is not None
+            why = f"the Java process ended with {self._process.wait(60)}"
+            self._process = None
+            return {"unusable": why}
+        result: dict[str, Any] = json.loads(line)
+        return result
+
+    def run(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        """Send one case and wait for its result."""
+        self.send(case)
+        return self.answer()
+
+    def _started(self) -> IO[str]:
+        if self._process is None:
+            command = [str(ROOT / "interop/java/golden/lines.sh")]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+            self._answers = queue.SimpleQueue()
+            threading.Thread(target=_read, args=(self._process.stdout, self._answers), daemon=True).start()
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+
+def _read(lines: IO[str], into: queue.SimpleQueue[str]) -> None:
+    for line in lines:
+        into.put(line)
+    # as often as anybody may ask
+    for _ in range(1000):
+        into.put("")
