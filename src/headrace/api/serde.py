@@ -7,6 +7,10 @@ engine: it returns a function of one argument, made once per topic and called on
 **Contract of bound functions:** they may let any exception out (a codec's own error, ``struct.error``, ``TypeError``),
 so that a C function can be used as it is. Whoever calls them wraps their errors, at one place per edge, and hands them
 to the deserialization or production handler.
+
+Three are not about the record, and no handler may skip it for them. A :class:`~headrace.errors.TimeoutException` says
+that something the serde needs (a schema registry) does not answer now: the record waits and is tried again. An
+:class:`~headrace.errors.AuthorizationException` or :class:`~headrace.errors.ConfigException` ends the stream thread.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from headrace.errors import SerializationException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from headrace.records import Headers
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -53,6 +59,14 @@ class Serializer(ABC, Generic[T_contra]):
 
         return bound
 
+    def bind_with_headers(self, topic: str) -> Callable[[T_contra, Headers], bytes] | None:
+        """As :meth:`bind`, for a serializer that has to do with the record's headers; None for any other.
+
+        The function takes the value and the headers of the record that it makes: a list that it may change.
+        :meth:`bind` is asked where records have no headers of their own, as in a store.
+        """
+        return None
+
     def close(self) -> None:
         """Release what the serializer holds."""
 
@@ -79,6 +93,10 @@ class Deserializer(ABC, Generic[T_co]):
             return deserialize(topic, data)  # type: ignore[return-value]  # None only where T itself admits None
 
         return bound
+
+    def bind_with_headers(self, topic: str) -> Callable[[bytes, Headers | None], T_co] | None:
+        """As :meth:`bind`, for a deserializer that has to see the record's headers; None for any other."""
+        return None
 
     def close(self) -> None:
         """Release what the deserializer holds."""

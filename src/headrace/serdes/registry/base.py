@@ -1,0 +1,385 @@
+"""What serializers and deserializers with a registry have in common: which schema, and how its id is written.
+
+A subclass knows one schema language. Per topic and schema the registry is asked once; after that a value costs one
+look-up in a dict beside its encoding. Nothing is asked before the first value, so that tasks start without a registry.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+
+from headrace.api.serde import Deserializer, Serde, Serializer
+from headrace.errors import ConfigException, KafkaException, SerializationException
+from headrace.serdes.registry.client import RegisteredSchema, Schema, SchemaRegistryClient, is_unknown, shared_client
+from headrace.serdes.registry.errors import RegistryException
+from headrace.serdes.registry.settings import SerdeSettings
+from headrace.serdes.registry.wire import (
+    PREFIX_SIZE,
+    IdReader,
+    IdWriter,
+    SchemaRef,
+    guid_header,
+    header_name,
+    header_value,
+    id_prefix,
+    read_ref,
+    set_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from headrace.records import Headers
+
+T = TypeVar("T")
+
+_NOT_VALID: Final = 422
+_NOT_COMPATIBLE: Final = 409
+
+
+class OwnSchema(NamedTuple):
+    """A value's own schema: the text to register, the record's full name, and Protobuf's place of the message."""
+
+    schema: Schema
+    record_name: str | None = None
+    indexes: bytes = b""
+
+
+class _Frame(NamedTuple):
+    prefix: bytes
+    guid: bytes | None
+    encode: Callable[[Any], bytes]
+
+
+class _Registered:
+    """What both halves have: client, settings, and whether they are of keys."""
+
+    def __init__(self) -> None:
+        self._is_key = False
+        self._given_client: SchemaRegistryClient | None = None
+        self._given_settings = SerdeSettings()
+
+    @property
+    def _half(self) -> str:
+        return "key" if self._is_key else "value"
+
+    @property
+    def _client(self) -> SchemaRegistryClient:
+        if self._given_client is None:
+            raise ConfigException(
+                f"{type(self).__name__} is not configured: give config={{'schema.registry.url': …}} where its serde is "
+                "made, or call configure(configs, is_key=…)"
+            )
+        return self._given_client
+
+    def _take(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        self._is_key = is_key
+        self._given_client = shared_client(configs)
+        self._given_settings = SerdeSettings.of(configs, is_key=is_key)
+
+
+class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
+    """Writes values with the id of their schema. Subclasses say which schema and how."""
+
+    schema_type: ClassVar[str]
+
+    def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
+        """Take the registry's address and the other settings.
+
+        Raises:
+            ConfigException: The address is missing, or a setting is not allowed.
+        """
+        self._take(configs, is_key)
+
+    @abstractmethod
+    def _schema_key(self, data: T) -> Any:
+        """What is equal, and hashable, for values of one schema; called for every value."""
+
+    @abstractmethod
+    def _own_schema(self, data: T) -> OwnSchema | None:
+        """The schema that ``data`` brings along; None when it has to be the registry's."""
+
+    @abstractmethod
+    def _encoder(self, schema: Schema, data: T) -> Callable[[T], bytes]:
+        """A function that writes values like ``data`` by ``schema``."""
+
+    def serialize(self, topic: str, data: T | None) -> bytes | None:
+        """See :meth:`Serializer.serialize`."""
+        if data is None:
+            return None
+        try:
+            return self.bind(topic)(data)
+        except KafkaException:
+            raise
+        except Exception as e:
+            raise SerializationException(
+                f"{type(self).__name__} cannot serialize a {type(data).__name__} for topic '{topic}': {e}"
+            ) from e
+
+    def bind(self, topic: str) -> Callable[[T], bytes]:
+        """See :meth:`Serializer.bind`. The id of the schema goes in front."""
+        frame_of = self._frames(topic)
+
+        def bound(data: T) -> bytes:
+            frame = frame_of(data)
+            return frame.prefix + frame.encode(data)
+
+        return bound
+
+    def bind_with_headers(self, topic: str) -> Callable[[T, Headers], bytes]:
+        """See :meth:`Serializer.bind_with_headers`.
+
+        A header with the GUID of another schema, as a record has that was read with one, does not stay: the next
+        reader would take it for this value's.
+        """
+        frame_of = self._frames(topic)
+        name = header_name(self._is_key)
+        in_header = self._given_settings.write_id is IdWriter.HEADER
+
+        def bound(data: T, headers: Headers) -> bytes:
+            frame = frame_of(data)
+            payload = frame.encode(data)
+            set_header(headers, name, frame.guid)
+            return payload if in_header else frame.prefix + payload
+
+        return bound
+
+    def _frames(self, topic: str) -> Callable[[T], _Frame]:
+        self._client  # noqa: B018  # says at once when it is missing
+        frames: dict[Hashable, _Frame] = {}
+        key_of, make = self._schema_key, self._frame
+        settings = self._given_settings
+
+        def frame_of(data: T) -> _Frame:
+            key = key_of(data)
+            frame = frames.get(key)
+            if frame is None:
+                frame = frames[key] = make(topic, data)
+            return frame
+
+        if not settings.use_latest or settings.latest_ttl_s < 0:
+            return frame_of
+        until = 0.0
+
+        def frame_for_a_while(data: T) -> _Frame:
+            nonlocal until
+            now = time.monotonic()
+            if now >= until:
+                frames.clear()
+                until = now + settings.latest_ttl_s
+            return frame_of(data)
+
+        return frame_for_a_while
+
+    def _frame(self, topic: str, data: T) -> _Frame:
+        own = self._own_schema(data)
+        record_name = None if own is None else own.record_name
+        subject = self._given_settings.subject_strategy.subject_name(topic, self._is_key, record_name)
+        found = self._find(topic, subject, None if own is None else own.schema)
+        if found.schema.type != self.schema_type:
+            raise SerializationException(
+                f"The schema with id {found.id} of subject '{subject}' at {self._client.where} is of type "
+                f"{found.schema.type}, but {type(self).__name__} writes {self.schema_type}"
+            )
+        indexes = b"" if own is None else own.indexes
+        guid = None
+        if self._given_settings.write_id is IdWriter.HEADER:
+            guid = guid_header(self._guid(found), indexes)
+        return _Frame(id_prefix(found.id, indexes), guid, self._encoder(found.schema, data))
+
+    def _find(self, topic: str, subject: str, schema: Schema | None) -> RegisteredSchema:
+        client, settings = self._client, self._given_settings
+        try:
+            if settings.use_schema_id >= 0:
+                return RegisteredSchema(subject, settings.use_schema_id, client.get_schema(settings.use_schema_id))
+            if settings.use_latest:
+                return client.get_latest_version(subject)
+            if schema is None:
+                raise SerializationException(
+                    f"A {self._half} for topic '{topic}' has no schema of its own: give {type(self).__name__} one, or "
+                    "set use.latest.version=true with auto.register.schemas=false"
+                )
+            if settings.auto_register:
+                return client.register_schema(subject, schema, settings.normalize)
+            return client.lookup_schema(subject, schema, settings.normalize)
+        except RegistryException as e:
+            raise self._refused(e, topic, subject) from e
+
+    def _refused(self, error: RegistryException, topic: str, subject: str) -> KafkaException:
+        what = f"The schema of {self._half}s for topic '{topic}'"
+        where = f"subject '{subject}' at {self._client.where}"
+        if error.status == _NOT_COMPATIBLE:
+            return SerializationException(
+                f"{what} is not compatible with earlier versions of {where}: {error}. Change the schema (a default for "
+                "a new field, say), or the compatibility of the subject."
+            )
+        if error.status == _NOT_VALID:
+            return SerializationException(f"{what} was refused for {where}: {error}")
+        if is_unknown(error):
+            settings = self._given_settings
+            if settings.use_schema_id >= 0:
+                return SerializationException(
+                    f"{what}: there is no schema with id {settings.use_schema_id} (use.schema.id) at "
+                    f"{self._client.where}"
+                )
+            if settings.use_latest:
+                return SerializationException(f"{what}: there is no {where} (use.latest.version): register a schema")
+            return SerializationException(
+                f"{what} is not registered under {where}, and auto.register.schemas is false: register it first"
+            )
+        return ConfigException(f"{what} cannot be found or registered under {where}: {error}")
+
+    def _guid(self, found: RegisteredSchema) -> str:
+        guid = found.guid
+        if guid is None:
+            try:
+                guid = self._client.lookup_schema(found.subject, found.schema).guid
+            except RegistryException as e:
+                raise ConfigException(f"The GUID of schema id {found.id} cannot be found: {e}") from e
+        if guid is None:
+            raise ConfigException(
+                f"The schema registry at {self._client.where} gives schemas no GUIDs (Confluent 8 and newer do): write "
+                f"ids in front of values with {self._half}.schema.id.serializer=PrefixSchemaIdSerializer"
+            )
+        return guid
+
+
+class RegistryDeserializer(_Registered, Deserializer[T], Generic[T]):
+    """Reads values by the schema whose id they bring along. Subclasses say how."""
+
+    schema_type: ClassVar[str]
+
+    def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
+        """Take the registry's address and the other settings.
+
+        Raises:
+            ConfigException: The address is missing, or a setting is not allowed.
+        """
+        self._take(configs, is_key)
+
+    @abstractmethod
+    def _decoder(self, schema: Schema) -> Callable[[bytes], T]:
+        """A function that reads payloads that were written by ``schema``."""
+
+    def _payload(self, data: bytes, at: int) -> bytes:
+        """The payload behind an id that ends at ``at``."""
+        return data[at:]
+
+    def deserialize(self, topic: str, data: bytes | None) -> T | None:
+        """See :meth:`Deserializer.deserialize`."""
+        if data is None:
+            return None
+        try:
+            return self.bind(topic)(data)
+        except KafkaException:
+            raise
+        except Exception as e:
+            raise SerializationException(
+                f"{type(self).__name__} cannot deserialize the data received from topic '{topic}': {_reason(e)}"
+            ) from e
+
+    def bind(self, topic: str) -> Callable[[bytes], T]:
+        """See :meth:`Deserializer.bind`. The id of the schema is in front."""
+        self._client  # noqa: B018  # says at once when it is missing
+        decoders: dict[bytes, Callable[[bytes], T]] = {}
+        payload = self._payload
+
+        def bound(data: bytes) -> T:
+            known = decoders.get(data[:PREFIX_SIZE])
+            if known is not None:
+                return known(payload(data, PREFIX_SIZE))
+            ref, at = read_ref(data)
+            decode = self._decoder_of(topic, ref)
+            if ref.guid is None:
+                decoders[data[:at]] = decode
+            return decode(payload(data, at))
+
+        return bound
+
+    def bind_with_headers(self, topic: str) -> Callable[[bytes, Headers | None], T] | None:
+        """See :meth:`Deserializer.bind_with_headers`."""
+        if self._given_settings.read_id is IdReader.PREFIX:
+            return None
+        prefixed = self.bind(topic)
+        name = header_name(self._is_key)
+        decoders: dict[bytes, Callable[[bytes], T]] = {}
+
+        def bound(data: bytes, headers: Headers | None) -> T:
+            if not headers:
+                return prefixed(data)
+            named = header_value(headers, name)
+            if named is None:
+                return prefixed(data)
+            decode = decoders.get(named)
+            if decode is None:
+                decode = decoders[named] = self._decoder_of(topic, read_ref(named)[0])
+            return decode(data)
+
+        return bound
+
+    def _decoder_of(self, topic: str, ref: SchemaRef) -> Callable[[bytes], T]:
+        client = self._client
+        try:
+            schema = client.get_schema(ref.id) if ref.id is not None else client.get_schema_by_guid(str(ref.guid))
+            if schema.type != self.schema_type:
+                raise SerializationException(
+                    f"The {self._half} from topic '{topic}' has a schema ({ref}) of type {schema.type}, but "
+                    f"{type(self).__name__} reads {self.schema_type}"
+                )
+            return self._decoder(schema)
+        except RegistryException as e:
+            if is_unknown(e):
+                raise SerializationException(
+                    f"The {self._half} from topic '{topic}' names a schema ({ref}) that the registry at {client.where} "
+                    "does not have. Was it written with another registry, or the schema deleted?"
+                ) from e
+            raise ConfigException(
+                f"The schema ({ref}) of a {self._half} from topic '{topic}' cannot be read: {e}"
+            ) from e
+
+
+class RegistrySerde(Serde[T]):
+    """A serializer and deserializer with a registry.
+
+    Args:
+        serializer: The one half.
+        deserializer: The other.
+        config: Settings by Confluent's dotted names, ``schema.registry.url`` first of all; None to have
+            :meth:`configure` called later.
+        is_key: Whether the serde is of keys.
+        immutable: See :class:`Serde`.
+    """
+
+    def __init__(
+        self,
+        serializer: RegistrySerializer[T],
+        deserializer: RegistryDeserializer[T],
+        config: Mapping[str, Any] | None,
+        *,
+        is_key: bool,
+        immutable: bool,
+    ) -> None:
+        super().__init__(serializer, deserializer, immutable=immutable)
+        if config is not None:
+            self.configure(config, is_key=is_key)
+
+
+def _reason(error: Exception) -> str:
+    # texts of decoding errors may show bytes of the payload
+    return "it is not valid UTF-8" if isinstance(error, UnicodeDecodeError) else f"{type(error).__name__}: {error}"
+
+
+def as_type(value: Any, name: str) -> type[Any]:
+    """A class that a setting names.
+
+    Raises:
+        ConfigException: It is not a class.
+    """
+    from headrace.config.loading import load
+
+    found = load(value, name)
+    if not isinstance(found, type):
+        raise ConfigException(f"{name}: {value} is not a class")
+    return found
