@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.api.engine import ProcessorMetadata, RecordContext
 from headrace.api.serde import NeedsContext, Serde
+from headrace.engine.codecs import bind_decoders, bind_encoders
 from headrace.engine.failures import TaskFailures
 from headrace.engine.punctuation import Punctuations
 from headrace.engine.queues import make_queue
@@ -219,8 +220,7 @@ class BoundTask:
             partition,
             self.record,
             spec.timestamp_extractor or settings.timestamp_extractor,
-            key.bind(topic),
-            value.bind(topic),
+            bind_decoders(key, value, topic),
             child,
             partial(self.failures.decode_error, spec.name, topic, partition.partition),
             self.failures.drop,
@@ -239,7 +239,7 @@ class BoundTask:
         )
         topic = spec.topic
         return bind_sink(
-            spec.name, topic, key.bind(topic), value.bind(topic), spec.partitioner, self._collector, self.failures
+            spec.name, topic, bind_encoders(key, value, topic), spec.partitioner, self._collector, self.failures
         )
 
     def request_commit(self) -> None:

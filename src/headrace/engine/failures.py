@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, Result, SerializationExceptionOrigin
 from headrace.api.record import Record
 from headrace.errors import (
+    AuthorizationException,
+    ConfigException,
     FailedProcessingException,
     KafkaException,
     RecordRefusedException,
@@ -39,9 +41,11 @@ _NOT_FOR_HANDLERS = (
     RecordRefusedException,
     TaskMigratedException,
     TaskCorruptedException,
-    TimeoutException,
 )
 """Errors about the thread's own standing, not about the record in work: no handler may skip them."""
+
+_WRONG_SETUP = (AuthorizationException, ConfigException)
+"""Errors of a serde about what it was given, not about the record in work: no handler may skip them either."""
 
 
 class Source(NamedTuple):
@@ -57,10 +61,12 @@ class TaskFailures:
 
     Attributes:
         failure: The first fatal error.
+        unready: Why the head record cannot be decoded yet, when that is so.
     """
 
     def __init__(self, task_id: TaskId, settings: EngineSettings, record: RecordContext, metrics: TaskMetrics) -> None:
         self.failure: Exception | None = None
+        self.unready: TimeoutException | None = None
         self._task_id = task_id
         self._settings = settings
         self._record = record
@@ -87,7 +93,7 @@ class TaskFailures:
             )
             wrapped.__cause__ = error
             return self.fail(wrapped)
-        return self.fail(error)
+        return self.fail(self._again(error) if isinstance(error, TimeoutException) else error)
 
     def drop(self, reason: str) -> None:
         """Count the record in work as dropped for ``reason`` and log where it lies, without its content."""
@@ -115,12 +121,26 @@ class TaskFailures:
             unsaid,
         )
 
-    def decode_error(self, node: str, topic: str, partition: int, error: Exception, half: str, raw: RawRecord) -> None:
-        """The key or value of an input record cannot be decoded. Returns when it is skipped.
+    def decode_error(self, node: str, topic: str, partition: int, error: Exception, half: str, raw: RawRecord) -> bool:
+        """The key or value of an input record cannot be decoded.
+
+        Returns:
+            True when it is skipped; False when it has to wait, and :attr:`unready` says for what.
 
         Raises:
-            StreamsException: The deserialization handler chose to fail.
+            StreamsException: The deserialization handler chose to fail, or the deserializer is not set up.
         """
+        if isinstance(error, TimeoutException):
+            self.unready = error
+            return False
+        if isinstance(error, _WRONG_SETUP):
+            raise self.fail(
+                StreamsException(
+                    f"The {half} of the record at {topic}-{partition} offset {raw[0]} cannot be read, through no fault "
+                    f"of the record, and is not skipped: {error}",
+                    self._task_id,
+                )
+            ) from error
         if not isinstance(error, SerializationException):
             error = _caused(SerializationException(f"{half} cannot be decoded: {type(error).__name__}"), error)
         source = self._here()
@@ -128,7 +148,7 @@ class TaskFailures:
         handler = self._settings.deserialization_handler
         if self._ask(lambda: handler.handle_error(context, error), error, context):
             self._drop("deserialization error", source)
-            return
+            return True
         raise self.fail(
             StreamsException(
                 f"The {half} of the record at {topic}-{partition} offset {raw[0]} does not decode, and "
@@ -190,10 +210,9 @@ class TaskFailures:
         """The key or value of a record for a sink cannot be encoded. Returns when it is skipped.
 
         Raises:
-            StreamsException: The production handler chose to fail.
+            StreamsException: The production handler chose to fail, or the serializer is not set up.
         """
-        if self.failure is not None:
-            raise self.failure
+        self._pass_on(error)
         if not isinstance(error, SerializationException):
             given = key if origin is SerializationExceptionOrigin.KEY else value
             text = (
@@ -236,7 +255,8 @@ class TaskFailures:
         if isinstance(error, RecordRefusedException) and error.exact:
             # it is part of a transaction, which cannot commit, whatever a handler says
             raise self.fail(RecordRefusedException(self._unsent(node, topic, source, error), self._task_id)) from error
-        self._pass_on(error)
+        if not isinstance(error, AuthorizationException):
+            self._pass_on(error)
         context = self._context(source, node, timestamp, headers)
         record = ProducerRecord(topic, partition, key, value, timestamp, headers)
         handler = self._settings.production_handler
@@ -251,8 +271,14 @@ class TaskFailures:
     def _pass_on(self, error: Exception) -> None:
         if self.failure is not None:
             raise self.failure
-        if isinstance(error, _NOT_FOR_HANDLERS):
+        if isinstance(error, TimeoutException):
+            raise self.fail(self._again(error)) from error
+        if isinstance(error, _NOT_FOR_HANDLERS + _WRONG_SETUP):
             raise self.fail(error)
+
+    def _again(self, error: TimeoutException) -> Exception:
+        # in the middle of a record: what it has done is dropped, and it is read again
+        return _caused(TaskCorruptedException(str(error), (self._task_id,)), error)
 
     def _ask(self, handler: Callable[[], Any], error: Exception, context: ErrorHandlerContext) -> bool:
         # True: go on without the record

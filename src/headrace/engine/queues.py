@@ -22,14 +22,15 @@ from headrace.api.timestamps import (
 from headrace.errors import StreamsException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from headrace.api.engine import Process, RecordContext
     from headrace.api.timestamps import TimestampExtractor
+    from headrace.engine.codecs import Decoders, HeaderCell
     from headrace.records import Headers, RawRecord, TopicPartition
 
-    Decode = Callable[[bytes], Any]
-    DecodeError = Callable[[Exception, str, RawRecord], None]
+    DecodeError = Callable[[Exception, str, RawRecord], bool]
+    """Decides about a record that does not decode: True to skip it, False to leave it the head and stop."""
 
 _RAW_EXTRACTORS = (FailOnInvalidTimestamp, LogAndSkipOnInvalidTimestamp, UsePartitionTimeOnInvalidTimestamp)
 
@@ -48,8 +49,7 @@ class PartitionQueue:
         partition: TopicPartition,
         record: RecordContext,
         extractor: TimestampExtractor,
-        decode_key: Decode,
-        decode_value: Decode,
+        decoders: Decoders,
         child: Process,
         on_decode_error: DecodeError,
         drop: Callable[[str], None],
@@ -60,8 +60,9 @@ class PartitionQueue:
         self.next_offset: int | None = None
         self._record = record
         self._extractor = extractor
-        self._decode_key = decode_key
-        self._decode_value = decode_value
+        self._decode_key = decoders.key
+        self._decode_value = decoders.value
+        self._header_cell = decoders.cell
         self._child = child
         self._on_decode_error = on_decode_error
         self._drop = drop
@@ -102,7 +103,10 @@ class PartitionQueue:
             rest = iter(chunk)
             # straight to the place: when partitions alternate, a run is a record or two far into its chunk
             rest.__setstate__(at)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # a list's iterator has it
-            for raw in islice(rest, limit):
+            records: Iterable[RawRecord] = islice(rest, limit)
+            if self._header_cell is not None:
+                records = self._showing_headers(records, self._header_cell)
+            for raw in records:
                 offset, timestamp, raw_key, raw_value, headers = raw
                 if timestamp > bound:
                     break
@@ -111,7 +115,8 @@ class PartitionQueue:
                     key = None if raw_key is None else decode_key(raw_key)
                     value = None if raw_value is None else decode_value(raw_value)
                 except Exception as e:
-                    self._on_decode_error(e, self._failing_half(raw), raw)
+                    if not self._on_decode_error(e, self._failing_half(raw), raw):
+                        break
                     count += 1
                     continue
                 if timestamp < 0:
@@ -134,6 +139,12 @@ class PartitionQueue:
         finally:
             self._take(count)
         return count
+
+    @staticmethod
+    def _showing_headers(records: Iterable[RawRecord], cell: HeaderCell) -> Iterator[RawRecord]:
+        for raw in records:
+            cell.headers = raw[4]
+            yield raw
 
     def _take(self, count: int) -> None:
         if not count:
@@ -184,7 +195,7 @@ class ExtractingQueue(PartitionQueue):
     def head_timestamp(self) -> int:
         """Time of the oldest record that decodes and has one; undecodable ones before it leave the queue.
 
-        Returns :data:`~headrace.api.engine.NEVER` when no record is left.
+        Returns :data:`~headrace.api.engine.NEVER` when no record is left, or the head cannot be decoded yet.
         """
         while self._head is None and self.size:
             raw = self._chunks[0][self._at]
@@ -192,11 +203,14 @@ class ExtractingQueue(PartitionQueue):
             record = self._record
             record.topic, record.partition, record.offset = topic, partition, raw[0]
             offset, _, raw_key, raw_value, headers = raw
+            if self._header_cell is not None:
+                self._header_cell.headers = headers
             try:
                 key = None if raw_key is None else self._decode_key(raw_key)
                 value = None if raw_value is None else self._decode_value(raw_value)
             except Exception as e:
-                self._on_decode_error(e, self._failing_half(raw), raw)
+                if not self._on_decode_error(e, self._failing_half(raw), raw):
+                    break
                 self._take(1)
                 continue
             extracted = self._extract(raw, key, value)
@@ -237,12 +251,11 @@ def make_queue(
     partition: TopicPartition,
     record: RecordContext,
     extractor: TimestampExtractor,
-    decode_key: Decode,
-    decode_value: Decode,
+    decoders: Decoders,
     child: Process,
     on_decode_error: DecodeError,
     drop: Callable[[str], None],
 ) -> PartitionQueue:
     """The queue that fits the extractor."""
     kind = PartitionQueue if type(extractor) in _RAW_EXTRACTORS else ExtractingQueue
-    return kind(partition, record, extractor, decode_key, decode_value, child, on_decode_error, drop)
+    return kind(partition, record, extractor, decoders, child, on_decode_error, drop)

@@ -33,3 +33,4 @@ class EngineSettings:
     buffered_records_per_partition: int
     uncommitted_max_bytes: int
     system_time_ms: Callable[[], int]
+    task_timeout_ms: int = 300_000

@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Any
 from headrace.api.handlers import SerializationExceptionOrigin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.api.engine import Process, RecordCollector
+    from headrace.engine.codecs import Encoders
     from headrace.engine.failures import TaskFailures
     from headrace.partitioning import StreamPartitioner
     from headrace.records import Headers
-
-    Encode = Callable[[Any], "bytes | None"]
 
 
 def bind_sink(
     name: str,
     topic: str,
-    encode_key: Encode,
-    encode_value: Encode,
+    encoders: Encoders,
     partitioner: StreamPartitioner[Any, Any] | None,
     collector: RecordCollector,
     failures: TaskFailures,
@@ -31,13 +27,13 @@ def bind_sink(
     Args:
         name: The sink's node.
         topic: Where to.
-        encode_key: The key's bytes.
-        encode_value: The value's bytes.
+        encoders: Make the bytes of key and value.
         partitioner: None for the key's own partition; else it may choose several, or none (counted as dropped).
         collector: Takes the bytes.
         failures: Decides about errors.
     """
     send = collector.sender(topic)
+    encode_key, encode_value, cell = encoders
     anywhere: tuple[int | None, ...] = (None,)
     encode_error, send_error = failures.encode_error, failures.send_error
 
@@ -77,4 +73,12 @@ def bind_sink(
             failures.drop("partitioner chose no partition")
         return tuple(sorted(partitions))
 
-    return process
+    if cell is None:
+        return process
+
+    def process_with_own_headers(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+        # the record's own: other sinks may send the same list
+        cell.headers = own = list(headers) if headers else []
+        process(key, value, timestamp, own)
+
+    return process_with_own_headers

@@ -13,9 +13,11 @@ import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from headrace.api.engine import NEVER
 from headrace.engine.binding import BoundTask
 from headrace.engine.offsets import decode_metadata, encode_metadata
 from headrace.engine.order import TimeOrder
+from headrace.engine.stall import Stall
 from headrace.errors import IllegalStateException
 from headrace.records import OffsetAndMetadata, TopicPartition
 
@@ -100,6 +102,7 @@ class StreamTask:
         self._processed_since_commit = 0
         self._heads: TimeOrder[PartitionQueue] = TimeOrder()
         self._arrived: list[PartitionQueue] = []
+        self._stall = Stall(task_id, settings.system_time_ms, settings.task_timeout_ms)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -125,6 +128,11 @@ class StreamTask:
     def failure(self) -> Exception | None:
         """The fatal error that ended the task, or None."""
         return self._bound.failures.failure
+
+    @property
+    def stalled(self) -> Exception | None:
+        """What the head record waits for, or None; see :mod:`headrace.engine.stall`."""
+        return self._stall.error
 
     @property
     def stream_time_ms(self) -> int:
@@ -187,14 +195,16 @@ class StreamTask:
         """Process up to ``limit`` records in the order of their times. Returns how many left the queues.
 
         After the record that moves stream time to a punctuation's due time, the punctuator is called. It returns early
-        when the queues are empty, when a partition must be waited for (``max.task.idle.ms``), or when a commit is asked
-        for.
+        when the queues are empty, when a partition must be waited for (``max.task.idle.ms``), when the head record
+        cannot be decoded yet (:attr:`stalled`), or when a commit is asked for.
 
         Raises:
             Exception: :attr:`failure`, when anything fatal happened, even if a user's code swallowed it.
         """
         if self._bound.failures.failure is not None:
             raise self._bound.failures.failure
+        if self._stall.holds():
+            return 0
         record = self._record
         done = 0
         try:
@@ -208,13 +218,14 @@ class StreamTask:
                     done += queue.run(bound, limit - done)
                 finally:
                     if queue.size:
-                        self._heads.offer(queue, queue.head_timestamp())
+                        self._offer(queue)
                 if self._bound.failures.failure is not None:
                     raise self._bound.failures.failure
                 if record.stream_time >= record.punctuate_at:
                     self._bound.punctuations.run_stream_time(self._bound.punctuate)
-                if self._bound.commit_requested:
+                if self._bound.commit_requested or self._bound.failures.unready is not None:
                     break
+            self._note_stall()
         except Exception as e:
             raise self._bound.failures.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
         finally:
@@ -327,6 +338,7 @@ class StreamTask:
             queue.clear()
         self._heads.clear()
         self._arrived.clear()
+        self._stall.end()
 
     def close(self) -> None:
         """Close processors and stores; uncommitted writes are forgotten. Closing twice does nothing."""
@@ -338,13 +350,30 @@ class StreamTask:
 
     def _choose(self) -> tuple[PartitionQueue, int] | None:
         heads = self._heads
-        for queue in self._arrived:
-            heads.offer(queue, queue.head_timestamp())
-        self._arrived.clear()
-        if not heads or self._awaited():
+        arrived, self._arrived = self._arrived, []
+        for queue in arrived:
+            self._offer(queue)
+        if not heads or self._bound.failures.unready is not None or self._awaited():
             return None
         queue = heads.poll()
         return queue, heads.least()
+
+    def _offer(self, queue: PartitionQueue) -> None:
+        failures = self._bound.failures
+        time = NEVER if failures.unready is not None else queue.head_timestamp()
+        if failures.unready is not None:
+            # a head that cannot be decoded yet may have a time that is not known yet
+            self._arrived.append(queue)
+        else:
+            self._heads.offer(queue, time)
+
+    def _note_stall(self) -> None:
+        unready, self._bound.failures.unready = self._bound.failures.unready, None
+        if unready is None:
+            self._stall.end()
+            return
+        record = self._record
+        self._stall.extend(unready, f"{record.topic}-{record.partition} offset {record.offset}")
 
     def _awaited(self) -> bool:
         # all of them, also after the first: their times of waiting run side by side
@@ -363,5 +392,5 @@ class StreamTask:
         return now - self._idle_since.setdefault(partition, now) < self._idle_ms
 
     def must_wait(self) -> bool:
-        """Whether records wait only because another partition's are awaited."""
-        return self.buffered > 0 and self._awaited()
+        """Whether records wait only for another partition's, or for what their serde needs."""
+        return self.buffered > 0 and (self._stall.holds() or self._awaited())

@@ -55,4 +55,5 @@ def engine_settings(config: StreamsConfig, system_time_ms: Callable[[], int]) ->
         buffered_records_per_partition=config[StreamsConfig.BUFFERED_RECORDS_PER_PARTITION_CONFIG],
         uncommitted_max_bytes=config[StreamsConfig.STATESTORE_UNCOMMITTED_MAX_BYTES_CONFIG],
         system_time_ms=system_time_ms,
+        task_timeout_ms=config[StreamsConfig.TASK_TIMEOUT_MS_CONFIG],
     )

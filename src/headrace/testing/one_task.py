@@ -132,6 +132,9 @@ class OneTask:
             moved = self._task.process(1)
             if moved or self._task.wants_commit():
                 self.commit()
+            if self._task.stalled is not None:
+                # it goes on when the wall clock is moved
+                raise self._task.stalled
             if not self._recirculate() and not moved:
                 return
 

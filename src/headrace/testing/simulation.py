@@ -380,6 +380,9 @@ class SimulatedApplication:
     def _round(self, instance: Instance) -> bool:
         moved = instance.feed()
         done = sum(task.process(1) for task in instance.tasks.values())
+        waiting = next((task.stalled for task in instance.tasks.values() if task.stalled is not None), None)
+        if waiting is not None:
+            raise waiting
         asked = any(task.wants_commit() for task in instance.tasks.values())
         if asked or (done and self._commit_every_round):
             instance.commit()

@@ -26,6 +26,7 @@ from headrace.errors import (
     FailedProcessingException,
     SerializationException,
     StreamsException,
+    TaskCorruptedException,
     TimeoutException,
     TopologyException,
 )
@@ -348,8 +349,10 @@ def test_no_handler_may_skip_errors_about_the_threads_standing() -> None:
     handler = Answering(RESUME)
     bench = Bench(builder.build(), processing_handler=handler)
     bench.add_values("in", ("x", 1))
-    with pytest.raises(TimeoutException):
+    with pytest.raises(TaskCorruptedException, match="brokers away") as raised:
         bench.process()
+    assert isinstance(raised.value.__cause__, TimeoutException)
+    assert raised.value.task_ids == {bench.task.id}
     assert handler.asked == []
 
 

@@ -11,6 +11,7 @@ from headrace.api.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
+from headrace.engine.codecs import Decoders
 from headrace.engine.order import TimeOrder
 from headrace.engine.queues import ExtractingQueue, PartitionQueue, make_queue
 from headrace.errors import StreamsException
@@ -47,8 +48,7 @@ class Worked:
             TopicPartition("in", 3),
             self.record,
             extractor or FailOnInvalidTimestamp(),
-            self.decode,
-            self.decode,
+            Decoders(self.decode, self.decode, None),
             self.child,
             self.on_decode_error,
             self.dropped.append,
@@ -59,10 +59,11 @@ class Worked:
             raise UnicodeError("bad")
         return raw.decode()
 
-    def on_decode_error(self, error: Exception, half: str, raw: RawRecord) -> None:
+    def on_decode_error(self, error: Exception, half: str, raw: RawRecord) -> bool:
         self.decode_errors.append((half, self.record.offset))
         if not self.skip_undecodable:
             raise StreamsException("stop") from error
+        return True
 
     def child(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
         if value == "fail":
@@ -304,8 +305,7 @@ def test_an_extractors_own_error_names_it_and_the_record(negative_only: bool) ->
             TopicPartition("in", 3),
             worked.record,
             Broken(),
-            worked.decode,
-            worked.decode,
+            Decoders(worked.decode, worked.decode, None),
             worked.child,
             worked.on_decode_error,
             worked.dropped.append,
