@@ -43,17 +43,23 @@ class Decoders(NamedTuple):
 def bind_encoders(key: Serializer[Any], value: Serializer[Any], topic: str) -> Encoders:
     """The encoders of a sink's topic."""
     cell = HeaderCell()
-    bound = [(part.bind_with_headers(topic), part) for part in (key, value)]
-    functions = [part.bind(topic) if function is None else _encoder(function, cell) for function, part in bound]
-    return Encoders(*functions, None if all(function is None for function, _ in bound) else cell)
+    for_key, for_value = key.bind_with_headers(topic), value.bind_with_headers(topic)
+    return Encoders(
+        key.bind(topic) if for_key is None else _encoder(for_key, cell),
+        value.bind(topic) if for_value is None else _encoder(for_value, cell),
+        None if for_key is None and for_value is None else cell,
+    )
 
 
 def bind_decoders(key: Deserializer[Any], value: Deserializer[Any], topic: str) -> Decoders:
     """The decoders of a source's topic."""
     cell = HeaderCell()
-    bound = [(part.bind_with_headers(topic), part) for part in (key, value)]
-    functions = [part.bind(topic) if function is None else _decoder(function, cell) for function, part in bound]
-    return Decoders(*functions, None if all(function is None for function, _ in bound) else cell)
+    for_key, for_value = key.bind_with_headers(topic), value.bind_with_headers(topic)
+    return Decoders(
+        key.bind(topic) if for_key is None else _decoder(for_key, cell),
+        value.bind(topic) if for_value is None else _decoder(for_value, cell),
+        None if for_key is None and for_value is None else cell,
+    )
 
 
 def _encoder(function: Callable[[Any, Headers], bytes], cell: HeaderCell) -> Callable[[Any], bytes]:
