@@ -212,5 +212,9 @@ class RecordCollector(Protocol):
         ...
 
     def partition_count(self, topic: str, /) -> int:
-        """Number of partitions of ``topic``; asked only where a custom partitioner is used."""
+        """Number of partitions of ``topic``; asked for a custom partitioner, and of topics that records choose.
+
+        Raises:
+            StreamsException: There is no such topic; the message names it.
+        """
         ...

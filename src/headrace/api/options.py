@@ -8,7 +8,6 @@ Repartitioned,Branched}`` and ``org.apache.kafka.streams.AutoOffsetReset`` (4.4)
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.api.stores import KeyValueBytesStoreSupplier
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.api.stores import StoreType
     from headrace.api.timestamps import TimestampExtractor
     from headrace.partitioning import StreamPartitioner
+    from headrace.resets import AutoOffsetReset
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -61,15 +61,6 @@ class Named:
     def with_name(self, name: str) -> Named:
         """Another name."""
         return Named(name)
-
-
-class AutoOffsetReset(Enum):
-    """Where a source begins when its group has no committed offset (KIP-1106)."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    NONE = "none"
-    """Stop with an error."""
 
 
 @dataclass(frozen=True, slots=True)

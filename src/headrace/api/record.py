@@ -21,6 +21,19 @@ class RecordMetadata(NamedTuple):
     offset: int
 
 
+class RecordContext(NamedTuple):
+    """What is known of the record in work beside its key and value. Source: ``processor.RecordContext``.
+
+    Outside of an input record (a punctuator) ``topic`` is None, and partition and offset are -1.
+    """
+
+    topic: str | None
+    partition: int
+    offset: int
+    timestamp: int
+    headers: Headers
+
+
 class Record(Generic[K, V]):
     """A key, a value, a timestamp (epoch ms, never negative) and headers.
 

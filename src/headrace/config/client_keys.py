@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.config.definition import ConfigKey, ConfigType, Importance, Validator, at_least, one_of
+from headrace.resets import AutoOffsetReset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,11 +259,18 @@ _SECURITY_KEYS: Final = (
     ),
 )  # fmt: skip
 
+
+def _check_reset(value: str) -> str:
+    return AutoOffsetReset(value).value
+
+
+_RESET: Final = Validator("earliest, latest, none or by_duration:<ISO-8601 duration>", _check_reset)
+
 _CONSUMER: Final = (
     ClientKey("allow.auto.create.topics", "C", _BOOLEAN, _FIXED, "false"),
     ClientKey("auto.commit.interval.ms", "C", _INT, _IGNORE, "5000", note="Nothing is committed automatically."),
-    ClientKey("auto.offset.reset", "C", _STRING, _OWN, "earliest", validator=one_of("earliest", "latest", "none"),
-              note="For sources that do not say; by_duration is not in this version."),
+    ClientKey("auto.offset.reset", "C", _STRING, _OWN, "earliest", validator=_RESET,
+              note="For sources that do not say."),
     ClientKey("check.crcs", "C", _BOOLEAN, _TRANSLATE, "true", "check.crcs"),
     ClientKey("enable.auto.commit", "C", _BOOLEAN, _FIXED, "false"),
     ClientKey("exclude.internal.topics", "C", _BOOLEAN, _IGNORE, "true", note="Topics are read by their names."),

@@ -23,6 +23,7 @@ from headrace.config.definition import ConfigKey, Support
 from headrace.config.keys import EXACTLY_ONCE_V2, STREAMS_KEYS, KeyNames
 from headrace.config.sources import Source, read_properties_file, read_source
 from headrace.errors import ConfigException
+from headrace.resets import AutoOffsetReset
 
 if TYPE_CHECKING:
     import os
@@ -237,10 +238,9 @@ class StreamsConfig(KeyNames):
         return value
 
     @property
-    def auto_offset_reset(self) -> str:
-        """``earliest``, ``latest`` or ``none``: where sources begin that have no committed offset and do not say."""
-        value: str = self._clients[Role.MAIN_CONSUMER].value("auto.offset.reset", "earliest")
-        return value
+    def auto_offset_reset(self) -> AutoOffsetReset:
+        """Where sources begin that have no committed offset and do not say (``auto.offset.reset``)."""
+        return AutoOffsetReset(self._clients[Role.MAIN_CONSUMER].value("auto.offset.reset", "earliest"))
 
     @property
     def max_poll_records(self) -> int:

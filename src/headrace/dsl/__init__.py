@@ -1,6 +1,7 @@
 """The DSL: fluent handles record a logical graph, named passes rewrite it, and it is lowered to a topology."""
 
 from headrace.dsl.builder import StreamsBuilder as StreamsBuilder
+from headrace.dsl.global_table import GlobalKTable as GlobalKTable
 from headrace.dsl.grouped import KGroupedStream as KGroupedStream
 from headrace.dsl.grouped_table import KGroupedTable as KGroupedTable
 from headrace.dsl.kstream import BranchedKStream as BranchedKStream

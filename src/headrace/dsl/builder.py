@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace import naming
 from headrace.api.options import Consumed
-from headrace.dsl.graph import ROOT, StateStore, Store, StreamSource, TableSource
+from headrace.dsl.global_table import GlobalKTable
+from headrace.dsl.graph import ROOT, GlobalSource, StateStore, Store, StreamSource, TableSource
 from headrace.dsl.kstream import KStream
 from headrace.dsl.ktable import KTable
 from headrace.dsl.lowering import lower
 from headrace.dsl.passes import PASSES
 from headrace.dsl.place import Place, Scope
 from headrace.errors import ConfigException, TopologyException
+from headrace.processors import tables
+from headrace.processors.papi import UserProcessor
 from headrace.state.builders import StoreType
+from headrace.topology.topology import check_supplier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from headrace.api.options import Materialized
+    from headrace.api.processor import Processor
     from headrace.state.builders import StoreBuilder
     from headrace.topology import Topology
 
@@ -61,19 +67,22 @@ class StreamsBuilder:
         self._config = dict(config or {})
         self._scope = Scope()
 
-    def stream(self, topics: str | Iterable[str], consumed: Consumed[K, V] | None = None) -> KStream[K, V]:
+    def stream(
+        self, topics: str | re.Pattern[str] | Iterable[str], consumed: Consumed[K, V] | None = None
+    ) -> KStream[K, V]:
         """Read one or several topics as a stream.
 
         Reading the same topics twice gives two handles of one source.
 
         Args:
-            topics: A topic's name, or several.
+            topics: A topic's name, or several; or a compiled pattern: all topics of the cluster that match it as a
+                whole, those that are made later too (looked for every ``metadata.max.age.ms``).
             consumed: Serdes, timestamp extractor, reset policy, name of the node.
 
         Raises:
             TopologyException: No topic was given.
         """
-        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        names = (topics,) if isinstance(topics, str | re.Pattern) else tuple(dict.fromkeys(topics))
         if not names:
             raise TopologyException("a stream needs at least one topic")
         how: Consumed[K, V] = consumed or Consumed()
@@ -96,12 +105,7 @@ class StreamsBuilder:
                 count only where ``consumed`` is not given.
         """
         scope = self._scope
-        how: Consumed[K, V] = consumed or Consumed()
-        if materialized is not None:
-            if consumed is None:
-                how = Consumed(materialized.key_serde, materialized.value_serde)
-            materialized = materialized.with_key_serde(how.key_serde).with_value_serde(how.value_serde)
-        store: Store = scope.store(materialized, f"{topic}-", how.key_serde, how.value_serde)
+        how, store = self._table_store(topic, consumed, materialized)
         source = scope.node_name(None if how.name is None else naming.table_source(how.name), naming.SOURCE)
         name = scope.node_name(how.name, naming.TABLE_SOURCE)
         is_named = store.materialized.store_name is not None
@@ -111,6 +115,58 @@ class StreamsBuilder:
     def add_state_store(self, builder: StoreBuilder[Any, Any]) -> StreamsBuilder:
         """Add a store, to be named where a processor uses it. Gives this builder."""
         self._scope.graph.add((ROOT,), builder.name, StateStore(builder))
+        return self
+
+    def global_table(
+        self,
+        topic: str,
+        consumed: Consumed[K, V] | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> GlobalKTable[K, V]:
+        """Read a topic as a table that every instance holds whole: all partitions, complete before the start.
+
+        Args:
+            topic: Name of the topic.
+            consumed: Serdes, also of the store; name. Records have their own times, whatever an extractor says.
+            materialized: The store, which has no changelog: the topic is it. Its serdes count only where ``consumed``
+                is not given.
+        """
+        scope = self._scope
+        how, store = self._table_store(topic, consumed, materialized)
+        source = scope.node_name(None if how.name is None else naming.table_source(how.name), naming.SOURCE)
+        name = scope.node_name(how.name, naming.TABLE_SOURCE)
+        operator = tables.TableSource(store.name)
+        scope.graph.add((ROOT,), name, GlobalSource(source, topic, how, store, operator, reprocess=False))
+        return GlobalKTable(store.name, is_named=store.materialized.store_name is not None)
+
+    def add_global_store(
+        self,
+        builder: StoreBuilder[Any, Any],
+        topic: str,
+        consumed: Consumed[K, V] | None,
+        supplier: Callable[[], Processor[K, V, Any, Any]],
+    ) -> StreamsBuilder:
+        """Add a store that every instance holds whole, kept by a processor that reads all partitions of a topic.
+
+        Every processor may read it by its name, without being connected to it. A restore runs the topic's records
+        through the processor, see :meth:`headrace.Topology.add_global_store`.
+
+        Args:
+            builder: The store; logging and caching are turned off.
+            topic: Topic to read.
+            consumed: Serdes of the topic, name.
+            supplier: Makes the processor that writes the store. It cannot forward, schedule or commit.
+
+        Raises:
+            TopologyException: The supplier gave the same object twice.
+        """
+        scope = self._scope
+        how: Consumed[K, V] = consumed or Consumed()
+        source = scope.node_name(None if how.name is None else naming.table_source(how.name), naming.SOURCE)
+        name = scope.node_name(how.name, naming.TABLE_SOURCE)
+        check_supplier(name, supplier)
+        data = GlobalSource(source, topic, how, builder, UserProcessor(supplier), reprocess=True)
+        scope.graph.add((ROOT,), name, data)
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
@@ -128,6 +184,16 @@ class StreamsBuilder:
         for _, rewrite in PASSES:
             rewrite(graph)
         return lower(graph, self._scope.copartitioned, _default_store_type({**self._config, **(config or {})}))
+
+    def _table_store(
+        self, topic: str, consumed: Consumed[K, V] | None, materialized: Materialized[K, V] | None
+    ) -> tuple[Consumed[K, V], Store]:
+        how: Consumed[K, V] = consumed or Consumed()
+        if materialized is not None:
+            if consumed is None:
+                how = Consumed(materialized.key_serde, materialized.value_serde)
+            materialized = materialized.with_key_serde(how.key_serde).with_value_serde(how.value_serde)
+        return how, self._scope.store(materialized, f"{topic}-", how.key_serde, how.value_serde)
 
     def _place(self, node: int, name: str, source: str, how: Consumed[Any, Any]) -> Place:
         return Place(

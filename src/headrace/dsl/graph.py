@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
     from headrace.api.engine import Operator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.partitioning import StreamPartitioner
     from headrace.processors.table_joins import TableJoinMerge, TableJoinSide
     from headrace.state.builders import AnyStoreBuilder
+    from headrace.topology.built import TopicNameExtractor
 
 ROOT: Final = 0
 
@@ -42,9 +44,9 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class StreamSource:
-    """Topics read as a stream."""
+    """Topics read as a stream: by their names, or by one pattern."""
 
-    topics: tuple[str, ...]
+    topics: tuple[str | re.Pattern[str], ...]
     consumed: Consumed[Any, Any]
 
 
@@ -61,6 +63,18 @@ class TableSource:
 
 
 @dataclass(frozen=True, slots=True)
+class GlobalSource:
+    """A topic that fills a global store: its own rows, or what a processor makes of them."""
+
+    source_name: str
+    topic: str
+    consumed: Consumed[Any, Any]
+    store: Store | AnyStoreBuilder
+    operator: Operator
+    reprocess: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StreamToTable:
     """A stream that becomes a table. ``stored`` once its rows are needed."""
 
@@ -71,7 +85,7 @@ class StreamToTable:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """An operator, with a store of its own or the names of stores that exist.
+    """An operator, with a store of its own or the names of stores that exist, and those that its supplier brings.
 
     ``inputs`` are the nodes of the tables that it computes its rows and old values from, when it makes a table and
     does not keep them itself.
@@ -81,6 +95,7 @@ class Process:
     store: Store | None = None
     store_names: tuple[str, ...] = ()
     inputs: tuple[int, ...] = ()
+    brought: tuple[AnyStoreBuilder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +147,9 @@ class ThroughTopic:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A topic that is written."""
+    """A topic that is written, or a function that chooses one for each record."""
 
-    topic: str
+    topic: str | TopicNameExtractor
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
     partitioner: StreamPartitioner[Any, Any] | None
@@ -151,6 +166,7 @@ NodeData: TypeAlias = (
     Root
     | StreamSource
     | TableSource
+    | GlobalSource
     | StreamToTable
     | Process
     | TableJoin

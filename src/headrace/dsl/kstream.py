@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
 from headrace.api.options import Branched, Grouped, Joined, Produced, Repartitioned
+from headrace.dsl.global_table import GlobalKTable, join_with_global
 from headrace.dsl.graph import Process, Sink, Split, StreamToTable
 from headrace.dsl.grouped import KGroupedStream
 from headrace.dsl.ktable import KTable
@@ -23,13 +24,14 @@ from headrace.processors.stateless import (
     StreamPeek,
     StreamSelectKey,
 )
-from headrace.topology.topology import check_supplier
+from headrace.topology.topology import check_supplier, stores_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.api.options import Materialized, Named
     from headrace.api.processor import FixedKeyProcessor, Processor
+    from headrace.api.record import RecordContext
     from headrace.dsl.place import Place
 
 K = TypeVar("K")
@@ -37,6 +39,7 @@ V = TypeVar("V")
 KR = TypeVar("KR")
 VR = TypeVar("VR")
 VO = TypeVar("VO")
+KO = TypeVar("KO")
 
 
 class KStream(Generic[K, V]):
@@ -141,11 +144,13 @@ class KStream(Generic[K, V]):
 
     # topics
 
-    def to(self, topic: str, produced: Produced[K, V] | None = None) -> None:
+    def to(self, topic: str | Callable[[K, V, RecordContext], str], produced: Produced[K, V] | None = None) -> None:
         """Write the records to a topic. It is not created.
 
         Args:
-            topic: Name of the topic.
+            topic: Name of the topic; or a function ``(key, value, context) -> name`` that chooses one for each record
+                (``TopicNameExtractor`` in Java). A record for a topic that does not exist goes to the production
+                exception handler.
             produced: Serdes (else the stream's own), partitioner, name of the node.
         """
         how: Produced[K, V] = produced or Produced()
@@ -216,7 +221,30 @@ class KStream(Generic[K, V]):
     @overload
     def join(
         self,
+        table: GlobalKTable[KO, VO],
+        /,
+        key_selector: Callable[[K, V], KO | None],
+        joiner: Callable[[V, VO], VR],
+        named: Named | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
+        table: GlobalKTable[KO, VO],
+        /,
+        key_selector: Callable[[K, V], KO | None],
+        joiner: Callable[[K, V, VO], VR],
+        named: Named | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
         table: KTable[K, VO],
+        /,
         joiner: Callable[[V, VO], VR],
         joined: Joined[K, V, VO] | None = None,
         *,
@@ -226,35 +254,57 @@ class KStream(Generic[K, V]):
     def join(
         self,
         table: KTable[K, VO],
+        /,
         joiner: Callable[[K, V, VO], VR],
         joined: Joined[K, V, VO] | None = None,
         *,
         with_key: Literal[True],
     ) -> KStream[K, VR]: ...
-    def join(
-        self,
-        table: KTable[K, VO],
-        joiner: Callable[..., Any],
-        joined: Joined[K, V, VO] | None = None,
-        *,
-        with_key: bool = False,
-    ) -> KStream[K, Any]:
+    def join(self, table: Any, /, *args: Any, **kwargs: Any) -> KStream[K, Any]:
         """Look each record's key up in a table; records without a row give nothing.
 
-        The topics of both sides need one partition count. Changes of the table give no results.
+        With a **table**: ``join(table, joiner, joined=None)``. The topics of both sides need one partition count.
+        Changes of the table give no results.
+
+        With a **global table**: ``join(table, key_selector, joiner, named=None)``. The key that is looked up is
+        ``key_selector(key, value)``, and the result keeps the record's own key. Records for which the selector gives
+        None, or that have no value, are dropped (counted).
 
         Args:
             table: The table.
-            joiner: ``(value, row)``, or ``(key, value, row)`` with ``with_key=True``, to the result's value.
-            joined: Serdes, and the name of the node and of the repartition topic.
-            with_key: The joiner takes the key too.
+            *args: For a table ``joiner``: ``(value, row)`` to the result's value, and ``joined``: serdes, and the name
+                of the node and of the repartition topic. For a global table ``key_selector``, ``joiner``, ``named``.
+            **kwargs: The same by name; ``with_key=True`` for a joiner that takes ``(key, value, row)``.
         """
-        return self._join(table, joiner, joined, left=False, with_key=with_key)
+        return self._join(table, args, kwargs, left=False)
 
     @overload
     def left_join(
         self,
+        table: GlobalKTable[KO, VO],
+        /,
+        key_selector: Callable[[K, V], KO | None],
+        joiner: Callable[[V, VO | None], VR],
+        named: Named | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        table: GlobalKTable[KO, VO],
+        /,
+        key_selector: Callable[[K, V], KO | None],
+        joiner: Callable[[K, V, VO | None], VR],
+        named: Named | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
         table: KTable[K, VO],
+        /,
         joiner: Callable[[V, VO | None], VR],
         joined: Joined[K, V, VO] | None = None,
         *,
@@ -264,32 +314,45 @@ class KStream(Generic[K, V]):
     def left_join(
         self,
         table: KTable[K, VO],
+        /,
         joiner: Callable[[K, V, VO | None], VR],
         joined: Joined[K, V, VO] | None = None,
         *,
         with_key: Literal[True],
     ) -> KStream[K, VR]: ...
-    def left_join(
+    def left_join(self, table: Any, /, *args: Any, **kwargs: Any) -> KStream[K, Any]:
+        """As :meth:`join`, but a record without a row, or without a key, is joined with None."""
+        return self._join(table, args, kwargs, left=True)
+
+    def _join(self, table: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: bool) -> KStream[K, Any]:
+        if isinstance(table, GlobalKTable):
+            return self._join_global(table, *args, **kwargs, left=left)  # pyright: ignore[reportUnknownArgumentType]  # any value
+        if isinstance(table, KTable):
+            return self._join_table(table, *args, **kwargs, left=left)  # pyright: ignore[reportUnknownArgumentType]  # any value
+        raise TypeError(f"a KStream is joined with a KTable or a GlobalKTable, not with a {type(table).__name__}")
+
+    def _join_global(
         self,
-        table: KTable[K, VO],
+        table: GlobalKTable[Any, Any],
+        key_selector: Callable[[K, V], Any],
         joiner: Callable[..., Any],
-        joined: Joined[K, V, VO] | None = None,
+        named: Named | None = None,
         *,
         with_key: bool = False,
-    ) -> KStream[K, Any]:
-        """As :meth:`join`, but a record without a row, or without a key, is joined with None."""
-        return self._join(table, joiner, joined, left=True, with_key=with_key)
-
-    def _join(
-        self,
-        table: KTable[K, VO],
-        joiner: Callable[..., Any],
-        joined: Joined[K, V, VO] | None,
-        *,
         left: bool,
-        with_key: bool,
     ) -> KStream[K, Any]:
-        how: Joined[K, V, VO] = joined or Joined()
+        return KStream(join_with_global(self.at, table, key_selector, joiner, named, left=left, with_key=with_key))
+
+    def _join_table(
+        self,
+        table: KTable[K, Any],
+        joiner: Callable[..., Any],
+        joined: Joined[K, V, Any] | None = None,
+        *,
+        with_key: bool = False,
+        left: bool,
+    ) -> KStream[K, Any]:
+        how: Joined[K, V, Any] = joined or Joined()
         at, scope = self.at, self.at.scope
         if at.repartition:
             names = naming.repartition_names(scope.names, how.name or at.name)
@@ -314,8 +377,9 @@ class KStream(Generic[K, V]):
         repartition before it.
 
         Args:
-            supplier: Makes a new processor at each call: one is made for every task.
-            store_names: Stores that it uses.
+            supplier: Makes a new processor at each call: one is made for every task. When it has a method ``stores()``,
+                the builders that it gives are added and connected to this node.
+            store_names: Other stores that it uses.
             named: Name of the node.
 
         Raises:
@@ -323,7 +387,7 @@ class KStream(Generic[K, V]):
         """
         name = self._processor_name(named, naming.PROCESSOR)
         check_supplier(name, supplier)
-        data = Process(UserProcessor(supplier), store_names=store_names)
+        data = Process(UserProcessor(supplier), store_names=store_names, brought=stores_of(supplier))
         return KStream(self.at.add(name, data).new_key().new_value())
 
     def process_values(
@@ -332,7 +396,7 @@ class KStream(Generic[K, V]):
         """As :meth:`process`, with a processor that cannot change the key: no repartition follows."""
         name = self._processor_name(named, naming.PROCESS_VALUES)
         check_supplier(name, supplier)
-        data = Process(UserFixedKeyProcessor(supplier), store_names=store_names)
+        data = Process(UserFixedKeyProcessor(supplier), store_names=store_names, brought=stores_of(supplier))
         return KStream(self.at.add(name, data).new_value())
 
     def _processor_name(self, named: Named | None, prefix: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.api.timestamps import FailOnInvalidTimestamp
 from headrace.dsl.graph import (
     ROOT,
+    GlobalSource,
     Graph,
     Node,
     Process,
@@ -33,8 +34,10 @@ from headrace.processors.stateless import NullKeyFilter, StreamBranch
 from headrace.serdes import WindowedSerializer, WindowedStreamPartitioner
 from headrace.state.builders import StoreBuilder, StoreKind, StoreType
 from headrace.topology import Topology
+from headrace.topology.built import SourceSpec
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable
 
     from headrace.api.engine import Operator
@@ -117,6 +120,27 @@ def _(data: TableSource, at: _At) -> None:
         at.add_store(data.store)
 
 
+@_write.register(GlobalSource)
+def _(data: GlobalSource, at: _At) -> None:
+    consumed, store = data.consumed, data.store
+    builder = _builder(store, at.default_store_type) if isinstance(store, Store) else store
+    source = SourceSpec(
+        data.source_name,
+        (data.topic,),
+        _deserializer(consumed.key_serde),
+        _deserializer(consumed.value_serde),
+        consumed.timestamp_extractor,
+    )
+    at.topology.add_global_operator(
+        # a cache would keep from readers what is there
+        builder.with_logging_disabled().with_caching_disabled(),
+        source,
+        at.node.name,
+        data.operator,
+        reprocess_on_restore=data.reprocess,
+    )
+
+
 @_write.register(StreamToTable)
 def _(data: StreamToTable, at: _At) -> None:
     at.add_operator(_table_source(data))
@@ -129,6 +153,8 @@ def _(data: Process, at: _At) -> None:
     at.add_operator(data.operator)
     if data.store is not None:
         at.add_store(data.store)
+    for builder in data.brought:
+        at.topology.add_state_store(builder, at.node.name)
     if data.store_names:
         at.topology.connect_processor_and_state_stores(at.node.name, *data.store_names)
 
@@ -215,7 +241,9 @@ def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:
     return tables.TableSource(data.store.name if data.stored else None, send_old_values=data.send_old_values)
 
 
-def _add_source(topology: Topology, name: str, topics: tuple[str, ...], data: StreamSource | TableSource) -> None:
+def _add_source(
+    topology: Topology, name: str, topics: tuple[str | re.Pattern[str], ...], data: StreamSource | TableSource
+) -> None:
     consumed = data.consumed
     topology.add_source(
         name,

@@ -12,6 +12,7 @@ from headrace.dsl.graph import ROOT, Graph, Repartition, StreamSource
 from headrace.errors import TopologyException
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
 Rewrite: TypeAlias = "Callable[[Graph], None]"
@@ -23,28 +24,33 @@ def merge_duplicate_sources(graph: Graph) -> None:
     Raises:
         TopologyException: The topics of two sources overlap without being equal, or their reset policies differ.
     """
-    readers: dict[str, int] = {}
+    readers: dict[str | re.Pattern[str], int] = {}
     for number in list(graph.nodes[ROOT].children):
         data = graph.nodes[number].data
         if not isinstance(data, StreamSource):
             continue
+        # compiled patterns are equal when their texts and flags are
         known = {readers.setdefault(topic, number) for topic in data.topics} - {number}
         for main in known:
             main_data = graph.nodes[main].data
             assert isinstance(main_data, StreamSource)
             if set(main_data.topics) != set(data.topics):
                 raise TopologyException(
-                    f"two streams read overlapping but not equal topics: {', '.join(sorted(main_data.topics))} and "
-                    f"{', '.join(sorted(data.topics))}. Read each topic as a stream of its own and merge them"
+                    f"two streams read overlapping but not equal topics: {_listed(main_data)} and "
+                    f"{_listed(data)}. Read each topic as a stream of its own and merge them"
                 )
-            if main_data.consumed.offset_reset is not data.consumed.offset_reset:
+            if main_data.consumed.offset_reset != data.consumed.offset_reset:
                 raise TopologyException(
-                    f"two streams of the topics {', '.join(data.topics)} have different offset reset policies"
+                    f"two streams of the topics {_listed(data)} have different offset reset policies"
                 )
             for child in list(graph.nodes[number].children):
                 graph.detach(number, child)
                 graph.attach(main, child)
             graph.detach(ROOT, number)
+
+
+def _listed(source: StreamSource) -> str:
+    return ", ".join(sorted(topic if isinstance(topic, str) else topic.pattern for topic in source.topics))
 
 
 def let_null_keys_through(graph: Graph) -> None:

@@ -11,8 +11,8 @@ from headrace.engine.codecs import bind_decoders, bind_encoders
 from headrace.engine.failures import TaskFailures
 from headrace.engine.punctuation import Punctuations
 from headrace.engine.queues import make_queue
-from headrace.engine.sinks import bind_sink
-from headrace.errors import StreamsException, TopologyException
+from headrace.engine.sinks import bind_dynamic_sink, bind_sink
+from headrace.errors import IllegalStateException, StreamsException, TopologyException
 from headrace.metrics import TaskMetrics
 from headrace.records import TopicPartition
 from headrace.state.buffer import BufferedStore
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.api.engine import Process, ProcessChange, RecordCollector
+    from headrace.api.processor import Cancellable, PunctuationType, Punctuator
     from headrace.api.serde import SerdeContext
     from headrace.engine.punctuation import Schedule
     from headrace.engine.queues import PartitionQueue
@@ -58,9 +59,12 @@ class BoundTask:
         budget: CacheBudget | None,
         store_path: Callable[[str], Path],
         partitions: Collection[TopicPartition] | None = None,
+        global_stores: Mapping[str, Any] | None = None,
     ) -> None:
+        """See :class:`headrace.engine.task.StreamTask`."""
         self.sub = sub
         self._partitions = partitions
+        self.global_stores = global_stores or {}
         self.task_id = task_id
         self.settings = settings
         self.record = RecordContext()
@@ -72,6 +76,7 @@ class BoundTask:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.stores: dict[str, StoreBase[Any, Any]] = {}
         self.changelogs: dict[TopicPartition, StoreBase[Any, Any]] = {}
+        self._sources: list[tuple[SourceSpec, Process]] = []
         self._lives: list[tuple[Callable[[], None] | None, Callable[[], None] | None]] = []
         self._closers: list[Callable[[], None]] = []
         self._collector = collector
@@ -133,7 +138,7 @@ class BoundTask:
     ) -> None:
         name = builder.name
         changelog = self.sub.store_changelogs.get(name)
-        log = None if changelog is None else self._logger(changelog)
+        log = None if changelog is None or changelog in self.sub.source_changelogs else self._logger(changelog)
         in_memory = builder.store_type is StoreType.IN_MEMORY
         rows = BufferedStore(name, InMemoryBody() if in_memory else RocksDBBody(store_path(name)), log)
         topic = changelog or f"{self.settings.application_id}-{name}-changelog"
@@ -178,7 +183,6 @@ class BoundTask:
     def _bind_nodes(self) -> None:
         process: dict[str, Process] = {}
         process_change: dict[str, ProcessChange] = {}
-        sources: list[SourceSpec] = []
         for spec in reversed(self.sub.nodes):
             children = self.sub.children.get(spec.name, ())
             if isinstance(spec, SinkSpec):
@@ -198,11 +202,19 @@ class BoundTask:
                     process_change[spec.name] = bound.process_change
                 self.add_life(bound.init, bound.close)
             else:
-                process[spec.name] = node.forward
-                sources.append(spec)
-        for spec in reversed(sources):
+                self._sources.insert(0, (spec, node.forward))
+        for spec, child in self._sources:
             for topic in spec.topics:
-                self._bind_source(spec, topic, process[spec.name])
+                self._bind_source(spec, topic, child)
+
+    def add_partition(self, partition: TopicPartition) -> bool:
+        """Read one more partition, of a topic that a source has by name or pattern; returns whether there is one."""
+        for spec, child in self._sources:
+            if partition.topic in spec.topics or (spec.pattern is not None and spec.pattern.fullmatch(partition.topic)):
+                self._partitions = [*(self._partitions or self.queues), partition]
+                self._bind_source(spec, partition.topic, child)
+                return True
+        return False
 
     def _bind_source(self, spec: SourceSpec, topic: str, child: Process) -> None:
         settings = self.settings
@@ -212,19 +224,19 @@ class BoundTask:
             self._complete(key, f"key at node {spec.name}"),
             self._complete(value, f"value at node {spec.name}"),
         )
-        partition = TopicPartition(topic, self.task_id.partition)
-        if self._partitions is not None and partition not in self._partitions:
-            return
-
-        self.queues[partition] = make_queue(
-            partition,
-            self.record,
-            spec.timestamp_extractor or settings.timestamp_extractor,
-            bind_decoders(key, value, topic),
-            child,
-            partial(self.failures.decode_error, spec.name, topic, partition.partition),
-            self.failures.drop,
-        )
+        given = self._partitions
+        partitions = [TopicPartition(topic, self.task_id.partition)] if given is None else given
+        for partition in partitions:
+            if partition.topic == topic and partition not in self.queues:
+                self.queues[partition] = make_queue(
+                    partition,
+                    self.record,
+                    spec.timestamp_extractor or settings.timestamp_extractor,
+                    bind_decoders(key, value, topic),
+                    child,
+                    partial(self.failures.decode_error, spec.name, topic, partition.partition),
+                    self.failures.drop,
+                )
 
     def _default(self, serde: Serde[Any] | None, node: str, part: str) -> Serde[Any]:
         return self._serde(None, serde, f"{part} at node {node}", part)
@@ -237,10 +249,10 @@ class BoundTask:
             self._complete(key, f"key at node {spec.name}"),
             self._complete(value, f"value at node {spec.name}"),
         )
-        topic = spec.topic
-        return bind_sink(
-            spec.name, topic, bind_encoders(key, value, topic), spec.partitioner, self._collector, self.failures
-        )
+        topic, rest = spec.topic, (spec.partitioner, self._collector, self.failures)
+        if isinstance(topic, str):
+            return bind_sink(spec.name, topic, bind_encoders(key, value, topic), *rest)
+        return bind_dynamic_sink(spec.name, topic, partial(bind_encoders, key, value), *rest, self.record)
 
     def request_commit(self) -> None:
         """Ask for a commit after the record in work."""
@@ -299,11 +311,15 @@ class _Node:
         self.request_commit = task.request_commit
         self.system_time_ms = task.settings.system_time_ms
         self.user_error = partial(task.failures.user_error, spec.name)
-        self.schedule = partial(task.punctuations.schedule, spec.name)
+        is_global = task.task_id.partition < 0
+        self.schedule = _cannot_schedule if is_global else partial(task.punctuations.schedule, spec.name)
         self._task = task
         self._connected = spec.stores if isinstance(spec, ProcessorSpec) else ()
 
     def store(self, name: str) -> Any:
+        shared = self._task.global_stores.get(name)
+        if shared is not None:
+            return shared
         if name not in self._connected or name not in self._task.stores:
             raise StreamsException(
                 f"Processor {self.name} has no access to StateStore {name}: connect it by name where the processor is "
@@ -314,6 +330,12 @@ class _Node:
 
     def add_life(self, init: Callable[[], None], close: Callable[[], None]) -> None:
         self._task.add_life(init, close)
+
+
+def _cannot_schedule(
+    interval_ms: int, kind: PunctuationType, punctuator: Punctuator, start_ms: int | None
+) -> Cancellable:
+    raise IllegalStateException("the processor of a global store has no task: it cannot schedule punctuations")
 
 
 def _fan_out(children: list[Process]) -> Process:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from headrace.api.handlers import LogAndFailProcessingExceptionHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,3 +36,5 @@ class EngineSettings:
     uncommitted_max_bytes: int
     system_time_ms: Callable[[], int]
     task_timeout_ms: int = 300_000
+    global_processing_handler: ProcessingExceptionHandler = field(default_factory=LogAndFailProcessingExceptionHandler)
+    """Decides about errors of the processors of global stores."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.handlers import SerializationExceptionOrigin
+from headrace.api.record import RecordContext as SeenContext
 
 if TYPE_CHECKING:
-    from headrace.api.engine import Process, RecordCollector
+    from collections.abc import Callable
+
+    from headrace.api.engine import Process, RecordCollector, RecordContext, Send
     from headrace.engine.codecs import Encoders
     from headrace.engine.failures import TaskFailures
     from headrace.partitioning import StreamPartitioner
     from headrace.records import Headers
+    from headrace.topology.built import TopicNameExtractor
 
 
 def bind_sink(
@@ -32,7 +36,75 @@ def bind_sink(
         collector: Takes the bytes.
         failures: Decides about errors.
     """
-    send = collector.sender(topic)
+    return _bind(name, topic, encoders, partitioner, collector, failures, collector.sender(topic))
+
+
+def bind_dynamic_sink(
+    name: str,
+    extractor: TopicNameExtractor,
+    encoders: Callable[[str], Encoders],
+    partitioner: StreamPartitioner[Any, Any] | None,
+    collector: RecordCollector,
+    failures: TaskFailures,
+    record: RecordContext,
+) -> Process:
+    """What a sink does that writes each record to a topic of its own.
+
+    Args:
+        name: The sink's node.
+        extractor: Gives the topic. It must exist: whether it does is asked before the first record for it.
+        encoders: Makes the encoders of a topic.
+        partitioner: See :func:`bind_sink`.
+        collector: Takes the bytes.
+        failures: Decides about errors.
+        record: The task's record context.
+    """
+    sinks: dict[str, Process] = {}
+
+    def open_sink(topic: object) -> Process:
+        if not isinstance(topic, str):
+            raise TypeError(f"the topic of a record must be a text, but {extractor} gave {type(topic).__name__}")
+        send = _checked_sender(topic, collector)
+        sinks[topic] = sink = _bind(name, topic, encoders(topic), partitioner, collector, failures, send)
+        return sink
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+        context = SeenContext(record.topic, record.partition, record.offset, timestamp, list(headers or ()))
+        try:
+            topic = extractor(key, value, context)
+            sink = sinks.get(topic) or open_sink(topic)
+        except Exception as e:
+            failures.user_error(name, e, key, value, timestamp, headers)
+            return
+        sink(key, value, timestamp, headers)
+
+    return process
+
+
+def _checked_sender(topic: str, collector: RecordCollector) -> Send:
+    send, known = collector.sender(topic), False
+
+    def checked(
+        partition: int | None, key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers | None
+    ) -> None:
+        nonlocal known
+        if not known:
+            collector.partition_count(topic)
+            known = True
+        send(partition, key, value, timestamp, headers)
+
+    return checked
+
+
+def _bind(
+    name: str,
+    topic: str,
+    encoders: Encoders,
+    partitioner: StreamPartitioner[Any, Any] | None,
+    collector: RecordCollector,
+    failures: TaskFailures,
+    send: Send,
+) -> Process:
     encode_key, encode_value, cell = encoders
     anywhere: tuple[int | None, ...] = (None,)
     encode_error, send_error = failures.encode_error, failures.send_error

@@ -71,6 +71,7 @@ class StreamTask:
         store_path: Callable[[str], Path],
         caught_up: Callable[[TopicPartition], bool],
         partitions: Collection[TopicPartition] | None = None,
+        global_stores: Mapping[str, Any] | None = None,
     ) -> None:
         """Open the stores and bind the operators.
 
@@ -84,13 +85,15 @@ class StreamTask:
             caught_up: Whether everything there is to fetch of a partition now has been added.
             partitions: The input partitions that exist (topics of one sub-topology may differ in their counts when they
                 are merged and not joined); None for all.
+            global_stores: Stores that every processor may read by name.
         """
         self.id = task_id
         self.state = TaskState.CREATED
-        self._bound = BoundTask(sub, task_id, settings, collector, budget, store_path, partitions)
+        self._bound = BoundTask(sub, task_id, settings, collector, budget, store_path, partitions, global_stores)
         self.queues = self._bound.queues
         self._ordered: tuple[PartitionQueue, ...] = tuple(self.queues.values())
         self._record = self._bound.record
+        self._source_changelogs = frozenset(tp for tp in self._bound.changelogs if tp.topic in sub.source_changelogs)
         self._caught_up = caught_up
         self._idle_ms = settings.max_task_idle_ms
         self._idle_since: dict[TopicPartition, int] = {}
@@ -118,6 +121,17 @@ class StreamTask:
     def changelogs(self) -> Mapping[TopicPartition, StoreBase[Any, Any]]:
         """Stores by the changelog partition that they are restored from."""
         return self._bound.changelogs
+
+    @property
+    def source_changelogs(self) -> frozenset[TopicPartition]:
+        """Of the changelogs those that are input too: restored up to what is committed."""
+        return self._source_changelogs
+
+    def add_partition(self, partition: TopicPartition) -> bool:
+        """Read one more partition of a source's topic or pattern; returns whether a source reads it."""
+        added = self._bound.add_partition(partition)
+        self._ordered = tuple(self.queues.values())
+        return added
 
     @property
     def metrics(self) -> Any:
@@ -314,15 +328,21 @@ class StreamTask:
         Args:
             acked: The last acknowledged offset of every changelog partition written to.
         """
-        for partition, store in self._bound.changelogs.items():
-            last = acked.get(partition)
-            store.rows.apply(None if last is None else last + 1)
-        for store in self._bound.stores.values():
-            if store.rows.log is None:
-                store.rows.apply(None)
         self._committed.update(self._handed_out)
         self._handed_out = {}
         self._bound.metadata.changed = False
+        for partition, store in self._bound.changelogs.items():
+            if partition in self.source_changelogs:
+                committed = self._committed.get(partition)
+                offset = None if committed is None else committed.offset
+            else:
+                last = acked.get(partition)
+                offset = None if last is None else last + 1
+            store.rows.apply(offset)
+        logged = set(self._bound.changelogs.values())
+        for store in self._bound.stores.values():
+            if store not in logged:
+                store.rows.apply(None)
         self._bound.commit_requested = False
         self._processed_since_commit = 0
 

@@ -51,3 +51,44 @@ class StreamTableJoin:
             forward(key, joined, timestamp, headers)
 
         return Bound(process)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGlobalTableJoin:
+    """Looks a key made of each record up in a global table: ``joiner(value, row)``, with the key before when asked.
+
+    Inner: records for which ``key_selector`` gives None, or which have no row, give nothing; the former are dropped
+    (counted), as are records without a value. ``left``: a missing row is None, also for a record without a key; one
+    that has a key, and for which the selector gives None, is dropped as well (as in Java).
+    Source: ``kstream.internals.KStreamGlobalKTableJoin``.
+    """
+
+    store_name: str
+    key_selector: Callable[[Any, Any], Any]
+    joiner: Callable[..., Any]
+    left: bool
+    with_key: bool = False
+
+    def bind(self, node: NodeContext) -> Bound:
+        """See :class:`headrace.api.engine.Operator`."""
+        select, joiner, left, with_key = self.key_selector, self.joiner, self.left, self.with_key
+        forward, drop, user_error = node.forward, node.drop, node.user_error
+        get = node.store(self.store_name).get_pair
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+            try:
+                wanted = select(key, value)
+                if value is None or (wanted is None and not (left and key is None)):
+                    drop("null value" if value is None else "null join key")
+                    return
+                row = None if wanted is None else get(wanted)
+                if row is None and not left:
+                    return
+                found = None if row is None else row[0]
+                joined = joiner(key, value, found) if with_key else joiner(value, found)
+            except Exception as e:
+                user_error(e, key, value, timestamp, headers)
+                return
+            forward(key, joined, timestamp, headers)
+
+        return Bound(process)

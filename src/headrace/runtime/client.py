@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from headrace.config import StreamsConfig
     from headrace.engine.settings import EngineSettings
+    from headrace.resets import AutoOffsetReset
     from headrace.runtime.topics import TopicPreparation
     from headrace.state.directory import StateDirectory
     from headrace.topology.built import BuiltTopology, SubTopology
@@ -38,9 +39,9 @@ class ClientSettings:
     repartition_purge_interval_ms: int
     metadata_max_age_ms: int
     cache_bytes_per_thread: int
-    reset_policies: Mapping[str, str]
+    reset_policies: Mapping[str, AutoOffsetReset]
     """Reset policy by source topic, where the source has one of its own."""
-    default_reset_policy: str
+    default_reset_policy: AutoOffsetReset
 
     def membership_options(self, thread_index: int) -> dict[str, Any]:
         """Keyword arguments of the membership of one thread; a static id ends with the thread's number, as in Java."""

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import (
     KafkaException,
@@ -26,6 +26,7 @@ from headrace.errors import (
     TaskCorruptedException,
     TimeoutException,
 )
+from headrace.resets import AutoOffsetReset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -81,7 +82,7 @@ class StateUpdater:
         name: str,
         consumer: Callable[[], RecordConsumer],
         admin: TopicAdmin,
-        reset_policy: Callable[[TopicPartition], str],
+        reset_policy: Callable[[TopicPartition], AutoOffsetReset],
         timeout_ms: int,
     ) -> None:
         """Make it; nothing runs before :meth:`start`.
@@ -90,7 +91,7 @@ class StateUpdater:
             name: The thread's name.
             consumer: Makes the restore consumer, which is this thread's own.
             admin: For offsets of logs.
-            reset_policy: ``earliest``, ``latest`` or ``none`` for a partition without a committed offset.
+            reset_policy: Where a partition without a committed offset begins.
             timeout_ms: ``task.timeout.ms``: how long brokers may keep a task from being restored.
         """
         self._make_consumer = consumer
@@ -304,6 +305,7 @@ class StateUpdater:
         committed = consumer.committed(task.partitions, _COMMITTED_WAIT_S)
         partitions = list(task.changelogs)
         ends = self._admin.list_offsets(partitions, "latest")
+        targets = dict(ends)
         starts = self._admin.list_offsets(partitions, "earliest")
         ids = self._admin.topic_ids(tp.topic for tp in partitions)
         offsets: dict[TopicPartition, int] = {}
@@ -319,9 +321,13 @@ class StateUpdater:
                     wipe=True,
                 )
             offsets[tp] = starts[tp] if known is None else known
+        for tp in task.source_changelogs:
+            # what comes after is input: the task processes it itself
+            entry = committed.get(tp)
+            targets[tp] = offsets[tp] if entry is None else min(entry.offset, ends[tp])
         for tp, offset in offsets.items():
-            job.open[tp] = _Changelog(ends[tp], time.monotonic(), task.changelogs[tp].name)
-            _log.debug("task %s: restoring %s from %d to %d", task.id, tp, offset, ends[tp])
+            job.open[tp] = _Changelog(targets[tp], time.monotonic(), task.changelogs[tp].name)
+            _log.debug("task %s: restoring %s from %d to %d", task.id, tp, offset, targets[tp])
         consumer.incremental_assign(offsets)
         job.committed = committed
         for tp, changelog in list(job.open.items()):
@@ -363,9 +369,8 @@ class StateUpdater:
         committed = job.committed or {}
         positions = {tp: entry.offset for tp, entry in committed.items() if entry is not None}
         unknown = [tp for tp in job.task.partitions if tp not in positions]
-        policies: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
-        for policy in policies:
-            positions |= self._admin.list_offsets([tp for tp in unknown if self._reset_policy(tp) == policy], policy)
+        for policy in {self._reset_policy(tp) for tp in unknown}:
+            positions |= self._reset([tp for tp in unknown if self._reset_policy(tp) == policy], policy)
         left = [tp for tp in unknown if tp not in positions]
         if left:
             raise StreamsException(
@@ -376,6 +381,17 @@ class StateUpdater:
         del self._jobs[job.task.id]
         with self._guard:
             self._ready.append(Restored(job.task, positions, committed, job.count))
+
+    def _reset(self, partitions: list[TopicPartition], policy: AutoOffsetReset) -> dict[TopicPartition, int]:
+        if policy == AutoOffsetReset.NONE:
+            return {}
+        if policy.age is None:
+            return self._admin.list_offsets(partitions, "earliest" if policy == AutoOffsetReset.EARLIEST else "latest")
+        since = int(time.time() * 1000) - int(policy.age.total_seconds() * 1000)
+        found = self._admin.list_offsets(partitions, max(since, 0))
+        # no record is that young: only what comes from now on
+        ends = self._admin.list_offsets([tp for tp, offset in found.items() if offset < 0], "latest")
+        return {**found, **ends}
 
     def _fail(self, consumer: RecordConsumer, job: _Job, error: Exception) -> None:
         self._jobs.pop(job.task.id, None)

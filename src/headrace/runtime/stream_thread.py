@@ -44,6 +44,7 @@ from headrace.errors import (
     TransactionAbortableException,
 )
 from headrace.kafka import Assigned, ClassicMembership, Lost, RecordConsumer, Revoked, TopicAdmin
+from headrace.resets import AutoOffsetReset
 from headrace.runtime.committer import Committer
 from headrace.runtime.state_updater import StateUpdater
 from headrace.runtime.states import THREAD_TRANSITIONS, StateMachine, ThreadState
@@ -598,9 +599,9 @@ class StreamThread:
         for task_id in list(self._tasks):
             self._close_task(task_id)
 
-    def _reset_policy(self, partition: TopicPartition) -> str:
+    def _reset_policy(self, partition: TopicPartition) -> AutoOffsetReset:
         if partition.topic in self._plan.repartition_topics:
-            return "earliest"
+            return AutoOffsetReset.EARLIEST
         return self._shared.reset_policies.get(partition.topic) or self._shared.default_reset_policy
 
 

@@ -211,12 +211,13 @@ class TopologyTestDriver:
 
     def get_all_state_stores(self, partition: int | None = None) -> dict[str, Any]:
         """Every store by name; with several partitions those of one of them."""
-        return {
+        found = {
             name: store
             for task_id, task in self._world.tasks().items()
             if partition is None or task_id.partition == partition
             for name, store in task.stores.items()
         }
+        return {**found, **self._world.global_stores()}
 
     def get_state_store(self, name: str, partition: int | None = None) -> Any:
         """The store of that name, or None.
@@ -233,6 +234,8 @@ class TopologyTestDriver:
             for task_id, task in self._world.tasks().items()
             if name in task.stores and (partition is None or task_id.partition == partition)
         }
+        if name in self._world.global_stores():
+            return self._world.global_stores()[name]
         if len(found) > 1:
             raise ValueError(f"store {name} has partitions {', '.join(map(str, found))}: say which")
         return next(iter(found.values()), None)
@@ -265,6 +268,7 @@ class TopologyTestDriver:
         totals: Counter[str] = Counter({"process-total": 0, "dropped-records-total": 0})
         for task in self._world.tasks().values():
             totals.update(task.metrics.snapshot())
+        totals["dropped-records-total"] += self._world.global_drops().total()
         return dict(totals)
 
     def dropped_records(self) -> dict[str, int]:
@@ -272,7 +276,7 @@ class TopologyTestDriver:
         drops: Counter[str] = Counter()
         for task in self._world.tasks().values():
             drops.update(task.metrics.dropped)
-        return dict(drops)
+        return dict(drops + self._world.global_drops())
 
     def close(self) -> None:
         """Close processors and stores and remove the state. Closing twice does nothing."""
@@ -342,7 +346,7 @@ class TopologyTestDriver:
         """
         if self._closed:
             raise IllegalStateException("the driver is closed")
-        if topic not in self._world.sources:
+        if not self._world.reads(topic):
             raise IllegalStateException(
                 f"Unknown topic: {topic}. The topology reads {', '.join(sorted(self._world.sources))}"
             )

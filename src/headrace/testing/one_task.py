@@ -7,23 +7,26 @@ deduplication is not seen.
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from collections import Counter, deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from headrace.api.handlers import LogAndContinueExceptionHandler
+from headrace.engine.global_task import GlobalTask
 from headrace.engine.task import StreamTask, TaskState
 from headrace.records import TaskId, TopicPartition
 from headrace.state.cache import CacheBudget
 from headrace.testing.simulation import Written
-from headrace.topology.built import SubTopology
+from headrace.topology.built import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from headrace.api.engine import Send
     from headrace.engine.settings import EngineSettings
     from headrace.records import Headers
-    from headrace.topology.built import BuiltTopology, NodeSpec
+    from headrace.topology.built import BuiltTopology
 
 
 class OneTask:
@@ -43,14 +46,16 @@ class OneTask:
         self._offsets: dict[str, int] = {}
         self._written: dict[str, int] = {}
         stores = directory / built.application_id / "0_0" / "rocksdb"
+        self.global_task = _global_task(built, settings, directory)
         self._task = StreamTask(
-            _merged(built),
+            merged(0, built.subtopologies),
             TaskId(0, 0),
             settings,
             self,
             CacheBudget(cache_bytes),
             lambda store: stores / store,
             lambda partition: True,
+            global_stores=None if self.global_task is None else self.global_task.views,
         )
         try:
             self._task.transition(TaskState.RESTORING)
@@ -58,11 +63,26 @@ class OneTask:
         except BaseException:
             self._task.close()
             raise
-        self.sources = frozenset(partition.topic for partition in self._task.partitions)
+        kept = () if self.global_task is None else self.global_task.partitions
+        self.sources = {partition.topic for partition in (*self._task.partitions, *kept)}
 
     def tasks(self) -> dict[TaskId, StreamTask]:
         """The task."""
         return {self._task.id: self._task}
+
+    def global_stores(self) -> Mapping[str, Any]:
+        """The global stores by name."""
+        return {} if self.global_task is None else self.global_task.stores
+
+    def global_drops(self) -> Counter[str]:
+        """Records that the processors of global stores dropped, by reason."""
+        return Counter() if self.global_task is None else self.global_task.dropped
+
+    def reads(self, topic: str) -> bool:
+        """Whether anything reads a topic, by its name or by a pattern."""
+        if topic not in self.sources and self._task.add_partition(TopicPartition(topic, 0)):
+            self.sources.add(topic)
+        return topic in self.sources
 
     def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None) -> None:
         """Add one input record and process until it is quiet."""
@@ -83,12 +103,14 @@ class OneTask:
         # as in Java: what a record has sent is not seen when it fails
         for written in self._sent:
             self._capture(written)
-            if written.topic in self.sources:
+            if self.reads(written.topic):
                 self._pending.append(written)
         self._sent.clear()
 
     def close(self) -> None:
         """Close processors and stores."""
+        if self.global_task is not None:
+            self.global_task.close()
         self._task.close()
 
     def sender(self, topic: str) -> Send:
@@ -125,7 +147,11 @@ class OneTask:
     ) -> None:
         offset = self._offsets.get(topic, 0)
         self._offsets[topic] = offset + 1
-        self._task.add_records(TopicPartition(topic, 0), [(offset, timestamp, key, value, headers)])
+        partition, records = TopicPartition(topic, 0), [(offset, timestamp, key, value, headers)]
+        if self.global_task is not None and partition in self.global_task.partitions:
+            self.global_task.process(partition, records)
+        else:
+            self._task.add_records(partition, records)
 
     def _run(self) -> None:
         while True:
@@ -146,17 +172,13 @@ class OneTask:
         return moved
 
 
-def _merged(built: BuiltTopology) -> SubTopology:
-    subs: Sequence[SubTopology] = built.subtopologies
-    nodes: tuple[NodeSpec, ...] = tuple(node for sub in subs for node in sub.nodes)
-    return SubTopology(
-        id=0,
-        nodes=nodes,
-        children={name: children for sub in subs for name, children in sub.children.items()},
-        stores=tuple(store for sub in subs for store in sub.stores),
-        source_topics=frozenset(topic for sub in subs for topic in sub.source_topics),
-        sink_topics=frozenset(topic for sub in subs for topic in sub.sink_topics),
-        repartition_topics={name: topic for sub in subs for name, topic in sub.repartition_topics.items()},
-        changelog_topics={name: topic for sub in subs for name, topic in sub.changelog_topics.items()},
-        store_changelogs={store: topic for sub in subs for store, topic in sub.store_changelogs.items()},
+def _global_task(built: BuiltTopology, settings: EngineSettings, directory: Path) -> GlobalTask | None:
+    if built.global_stores is None:
+        return None
+    stores = directory / built.application_id / "global" / "rocksdb"
+    return GlobalTask(
+        built.global_stores,
+        replace(settings, deserialization_handler=LogAndContinueExceptionHandler()),
+        lambda store: stores / store,
+        dict.fromkeys(built.global_stores.part.source_topics, 1),
     )

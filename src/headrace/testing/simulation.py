@@ -13,13 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import random
-from typing import TYPE_CHECKING, NamedTuple
+import shutil
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.assignment.sticky import MemberState, assign
+from headrace.engine.global_task import GlobalTask
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import IllegalStateException, StreamsException, TaskIdFormatException
 from headrace.partitioning import partition_for_key
 from headrace.records import OffsetAndMetadata, TaskId, TopicPartition
+from headrace.resets import AutoOffsetReset
 from headrace.state.cache import CacheBudget
 from headrace.topology.built import SourceSpec
 from headrace.topology.copartition import plan
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.api.engine import Send
     from headrace.engine.settings import EngineSettings
     from headrace.records import Headers, RawRecord
-    from headrace.topology.built import BuiltTopology
+    from headrace.topology.built import BuiltTopology, GlobalStores
 
 
 class Written(NamedTuple):
@@ -115,6 +120,7 @@ class Instance:
         self.budget = CacheBudget(cache_bytes)
         self.tasks: dict[TaskId, StreamTask] = {}
         self.positions: dict[TopicPartition, int] = {}
+        self.global_task: GlobalTask | None = None
         self.restored: dict[TaskId, int] = {}
         """Changelog records that each task read when it came here last."""
         self._brokers = brokers
@@ -149,7 +155,7 @@ class Instance:
 
     def feed(self) -> bool:
         """Hand the tasks what their partitions have to read. Returns whether there was anything."""
-        anything = False
+        anything = self.feed_global()
         for task in self.tasks.values():
             for partition in task.partitions:
                 log, position = self._brokers.log(partition), self.positions[partition]
@@ -157,6 +163,20 @@ class Instance:
                     task.add_records(partition, list(log[position:]))
                     self.positions[partition] = len(log)
                     anything = True
+        return anything
+
+    def feed_global(self, *, starting: bool = False) -> bool:
+        """Have the global stores take in what their topics have. Returns whether there was anything."""
+        task = self.global_task
+        if task is None:
+            return False
+        anything = False
+        for partition in task.partitions:
+            log, position = self._brokers.log(partition), self.positions.setdefault(partition, 0)
+            if position < len(log):
+                (task.restore if starting else task.process)(partition, list(log[position:]))
+                self.positions[partition] = len(log)
+                anything = True
         return anything
 
     def caught_up(self, partition: TopicPartition) -> bool:
@@ -182,9 +202,13 @@ class Instance:
         count = 0
         for changelog, store in task.changelogs.items():
             log, known = self._brokers.log(changelog), store.rows.body.offset() or 0
-            if known < len(log):
-                task.restore(changelog, list(log[known:]))
-                count += len(log) - known
+            end = len(log)
+            if changelog in task.source_changelogs:
+                entry = self._brokers.committed.get(changelog)
+                end = 0 if entry is None else entry.offset
+            if known < end:
+                task.restore(changelog, list(log[known:end]))
+                count += end - known
         self.restored[task.id] = count
         committed = {partition: self._brokers.committed.get(partition) for partition in task.partitions}
         for partition, entry in committed.items():
@@ -203,6 +227,8 @@ class Instance:
         """The process is gone: uncommitted work with it, the directory stays."""
         self._open.clear()
         self.close(list(self.tasks))
+        if self.global_task is not None:
+            self.global_task.close()
 
     def stored_tasks(self) -> frozenset[TaskId]:
         """Tasks that have a directory here."""
@@ -253,7 +279,7 @@ class SimulatedApplication:
         directory: Each instance has its own below it; they outlive crashes.
         cache_bytes: Cache memory of an instance.
         exactly_once: Whether records appear with their transaction.
-        reset_policy: ``earliest`` or ``latest``, where a source does not say.
+        reset_policy: Where a source begins that does not say.
         commit_every_round: Commit whenever something was processed; else on demand.
         seed: Shuffles who goes first in each round; None goes by name.
     """
@@ -267,7 +293,7 @@ class SimulatedApplication:
         *,
         cache_bytes: int,
         exactly_once: bool,
-        reset_policy: str,
+        reset_policy: AutoOffsetReset,
         commit_every_round: bool,
         seed: int | None,
     ) -> None:
@@ -279,22 +305,54 @@ class SimulatedApplication:
         self._exactly_once = exactly_once
         self._commit_every_round = commit_every_round
         self._random = None if seed is None else random.Random(seed)
+        self._reset_policy = reset_policy
+        self._found: set[str] = set()
+        self._lay_out(built)
+        self.instances: dict[str, Instance] = {}
+        """Those that live, by name."""
+
+    def _lay_out(self, built: BuiltTopology) -> None:
+        brokers = self._brokers
         self._subtopologies = {sub.id: sub for sub in built.subtopologies}
         internal = {name for sub in built.subtopologies for name in sub.repartition_topics}
         sources = {topic for sub in built.subtopologies for topic in sub.source_topics} - internal
         self.plan = plan(built, {topic: brokers.partition_count(topic) for topic in sources})
         brokers.set_counts(self.plan.partition_counts)
         self._resets = {
-            topic: spec.offset_reset or reset_policy
+            topic: spec.offset_reset or self._reset_policy
             for sub in built.subtopologies
             for spec in sub.nodes
             if isinstance(spec, SourceSpec)
             for topic in spec.topics
         }
-        self.sources = frozenset(self._resets)
+        kept = built.global_stores.part.source_topics if built.global_stores is not None else frozenset[str]()
+        self.sources = frozenset(self._resets) | kept
         """Topics that are read."""
-        self.instances: dict[str, Instance] = {}
-        """Those that live, by name."""
+
+    def reads(self, topic: str) -> bool:
+        """Whether anything reads a topic. One that matches a pattern for the first time changes the tasks."""
+        if topic not in self.sources and self._built.has_patterns:
+            wider = self._built.with_topics({*self._found, topic})
+            if any(topic in sub.source_topics for sub in wider.subtopologies):
+                self._found.add(topic)
+                former = self.plan.tasks
+                self._lay_out(wider)
+                for instance in self.instances.values():
+                    changed = [id_ for id_ in instance.tasks if self.plan.tasks.get(id_) != former[id_]]
+                    instance.commit()
+                    instance.close(changed)
+                self._rebalance()
+        return topic in self.sources
+
+    def global_stores(self) -> Mapping[str, Any]:
+        """The global stores of the first instance by name."""
+        task = next((instance.global_task for instance in self.instances.values()), None)
+        return {} if task is None else task.stores
+
+    def global_drops(self) -> Counter[str]:
+        """Records that the processors of the first instance's global stores dropped, by reason."""
+        task = next((instance.global_task for instance in self.instances.values()), None)
+        return Counter() if task is None else task.dropped
 
     def start(self, name: str) -> None:
         """Start an instance: it gets its share of the tasks.
@@ -305,6 +363,9 @@ class SimulatedApplication:
         if name in self.instances:
             raise IllegalStateException(f"instance {name} runs already")
         instance = Instance(name, self._directory / name, self._cache_bytes, self._brokers, self._exactly_once)
+        if self._built.global_stores is not None:
+            instance.global_task = self._make_global(self._built.global_stores, instance.directory)
+            instance.feed_global(starting=True)
         self.instances[name] = instance
         self._rebalance()
 
@@ -312,7 +373,7 @@ class SimulatedApplication:
         """Stop an instance in good order: it commits, leaves, and the others take over."""
         instance = self.instance(name)
         instance.commit()
-        instance.close(list(instance.tasks))
+        instance.crash()
         del self.instances[name]
         self._rebalance()
 
@@ -422,7 +483,22 @@ class SimulatedApplication:
             lambda store: directory / store,
             instance.caught_up,
             self.plan.tasks[task_id],
+            None if instance.global_task is None else instance.global_task.views,
         )
 
+    def _make_global(self, stores: GlobalStores, directory: Path) -> GlobalTask:
+        root = directory / "global" / "rocksdb"
+        # its stores are filled anew at every start
+        shutil.rmtree(root, ignore_errors=True)
+        counts = {topic: self._brokers.partition_count(topic) for topic in stores.part.source_topics}
+        return GlobalTask(stores, self._settings, lambda store: root / store, counts)
+
     def _start_offset(self, partition: TopicPartition) -> int:
-        return len(self._brokers.log(partition)) if self._resets.get(partition.topic) == "latest" else 0
+        log = self._brokers.log(partition)
+        policy = self._resets.get(partition.topic, AutoOffsetReset.EARLIEST)
+        if policy == AutoOffsetReset.NONE:
+            raise StreamsException(f"no committed offset for {partition}, and auto.offset.reset=none")
+        if policy.age is None:
+            return 0 if policy == AutoOffsetReset.EARLIEST else len(log)
+        since = self._settings.system_time_ms() - policy.age // timedelta(milliseconds=1)
+        return next((record[0] for record in log if record[1] >= since), len(log))

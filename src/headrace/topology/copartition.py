@@ -28,7 +28,7 @@ class Plan:
     repartition_topics: Mapping[str, InternalTopic]
     """By name, each with its partition count."""
     changelog_topics: Mapping[str, InternalTopic]
-    """By name, each with its partition count: one for every task of its sub-topology."""
+    """Those to make, by name, each with its partition count: one for every task of its sub-topology."""
     source_topics: Mapping[int, frozenset[str]]
     """Topics that a sub-topology reads, by its number."""
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
@@ -68,6 +68,8 @@ def plan(built: BuiltTopology, partition_counts: Mapping[str, int]) -> Plan:
                 if partition < counts[topic]
             )
         for name, topic in subtopology.changelog_topics.items():
+            if name in subtopology.source_changelogs:
+                continue
             changelogs[name] = replace(topic, partitions=number)
             counts[name] = number
     return Plan(

@@ -38,7 +38,10 @@ def _key(node: _Described) -> tuple[int, str]:
 
 
 def describe(
-    groups: Sequence[Sequence[str]], specs: Mapping[str, NodeSpec], parents: Mapping[str, Sequence[str]]
+    groups: Sequence[Sequence[str]],
+    specs: Mapping[str, NodeSpec],
+    parents: Mapping[str, Sequence[str]],
+    are_global: Sequence[bool],
 ) -> str:
     """The description of sub-topologies in their order.
 
@@ -46,12 +49,14 @@ def describe(
         groups: Per sub-topology its node names in the order in which they were added.
         specs: Every node by name.
         parents: Parents of every node, in the order in which they were given.
+        are_global: Per sub-topology whether it keeps a global store.
     """
     lines = ["Topologies:\n "]
-    for number, names in enumerate(groups):
-        lines.append(f"  Sub-topology: {number}\n")
+    for number, (names, is_global) in enumerate(zip(groups, are_global, strict=True)):
+        lines.append(f"  Sub-topology: {number}{' for global store (will not generate tasks)' if is_global else ''}\n")
         lines.extend(_text(node) for node in _connect(names, specs, parents))
-        lines.append("\n")
+        if not is_global:
+            lines.append("\n")
     return "".join(lines)
 
 
@@ -73,9 +78,12 @@ def _text(node: _Described) -> str:
     successors = ", ".join(n.name for n in node.successors) or "none"
     predecessors = ", ".join(n.name for n in node.predecessors) or "none"
     if isinstance(spec, SourceSpec):
-        topics = ", ".join(hash_order(spec.topics, copied=True))
-        return f"    Source: {node.name} (topics: [{topics}])\n      --> {successors}\n"
+        topics = (
+            f"[{', '.join(hash_order(spec.topics, copied=True))}]" if spec.pattern is None else spec.pattern.pattern
+        )
+        return f"    Source: {node.name} (topics: {topics})\n      --> {successors}\n"
     if isinstance(spec, ProcessorSpec):
         stores = ", ".join(hash_order(hash_order(spec.stores), copied=True))
         return f"    Processor: {node.name} (stores: [{stores}])\n      --> {successors}\n      <-- {predecessors}\n"
-    return f"    Sink: {node.name} (topic: {spec.topic})\n      <-- {predecessors}\n"
+    topic = f"topic: {spec.topic}" if isinstance(spec.topic, str) else f"extractor class: {spec.topic}"
+    return f"    Sink: {node.name} ({topic})\n      <-- {predecessors}\n"

@@ -7,23 +7,29 @@ numbers are part of task ids, and so of directories and of what other members of
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from headrace.api.processor import FixedKeyProcessor
 from headrace.errors import TopologyException
 from headrace.javaorder import hash_order
 from headrace.naming import internal_topic
-from headrace.processors.papi import UserProcessor
+from headrace.processors.papi import UserFixedKeyProcessor, UserProcessor
+from headrace.resets import AutoOffsetReset
 from headrace.topology import topics
 from headrace.topology.built import (
     BuiltTopology,
+    GlobalStores,
     InternalTopic,
     NodeSpec,
     ProcessorSpec,
     SinkSpec,
     SourceSpec,
     SubTopology,
+    joined_topics,
+    merged,
 )
 from headrace.topology.describe import describe
 
@@ -31,12 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.api.engine import Operator
-    from headrace.api.options import AutoOffsetReset
     from headrace.api.processor import Processor
     from headrace.api.serde import Deserializer, Serializer
     from headrace.api.timestamps import TimestampExtractor
     from headrace.partitioning import StreamPartitioner
     from headrace.state.builders import AnyStoreBuilder
+    from headrace.topology.built import TopicNameExtractor
+
+    AnyProcessor = Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]
 
 
 class Topology:
@@ -64,13 +72,17 @@ class Topology:
         self._source_topics: set[str] = set()
         self._repartition_topics: dict[str, int | None] = {}
         self._copartitioned: list[frozenset[str]] = []
+        self._source_changelogs: dict[str, str] = {}
+        self._global_stores: dict[str, AnyStoreBuilder] = {}
+        self._global_sources: dict[str, str] = {}
+        self._reprocessed: set[str] = set()
 
     # what users call
 
     def add_source(
         self,
         name: str,
-        *source_topics: str,
+        *source_topics: str | re.Pattern[str],
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
@@ -80,7 +92,8 @@ class Topology:
 
         Args:
             name: Name of the node.
-            source_topics: One or more topics, none of them read by another node.
+            source_topics: One or more topics, none of them read by another node; or one compiled pattern: all topics of
+                the cluster that match it as a whole, those made later too.
             key_deserializer: Of keys; None for the configured default, as with every argument that follows.
             value_deserializer: Of values.
             timestamp_extractor: Gives records their times.
@@ -92,47 +105,51 @@ class Topology:
         self._check_new(name)
         if not source_topics:
             raise TopologyException(f"the source {name} needs at least one topic")
-        for topic in source_topics:
-            if topic in self._source_topics:
-                raise TopologyException(
-                    f"the topic {topic} of source {name} has already been registered by another source: "
-                    "read it once and use the result twice"
-                )
-            self._source_topics.add(topic)
+        named = tuple(topic for topic in source_topics if isinstance(topic, str))
+        patterns = [topic for topic in source_topics if isinstance(topic, re.Pattern)]
+        if len(patterns) > 1 or (patterns and named):
+            raise TopologyException(f"the source {name} reads topics by their names, or by one pattern, not both")
+        for topic in named:
+            self._register_topic(name, topic)
+        for pattern in patterns:
+            self._register_pattern(name, pattern)
         self._add(
             SourceSpec(
                 name,
-                tuple(source_topics),
+                named,
                 key_deserializer,
                 value_deserializer,
                 timestamp_extractor,
-                None if offset_reset is None else offset_reset.value,
+                offset_reset,
+                patterns[0] if patterns else None,
             ),
             (),
         )
         return self
 
-    def add_processor(
-        self, name: str, supplier: Callable[[], Processor[Any, Any, Any, Any]], *parent_names: str
-    ) -> Topology:
+    def add_processor(self, name: str, supplier: Callable[[], AnyProcessor], *parent_names: str) -> Topology:
         """Add a processor below its parents.
 
         Args:
             name: Name of the node.
-            supplier: Makes a new processor at each call: one is made for every task.
+            supplier: Makes a new processor at each call: one is made for every task. When it has a method ``stores()``,
+                the builders that it gives are added and connected to this node.
             parent_names: One or more nodes whose records it gets.
 
         Raises:
             TopologyException: The name is taken, a parent is missing or a sink, or the supplier gave the same object
                 twice.
         """
-        check_supplier(name, supplier)
-        return self.add_operator(name, UserProcessor(supplier), parent_names)
+        operator = user_operator(name, supplier)
+        self.add_operator(name, operator, parent_names)
+        for builder in stores_of(supplier):
+            self.add_state_store(builder, name)
+        return self
 
     def add_sink(
         self,
         name: str,
-        topic: str,
+        topic: str | TopicNameExtractor,
         *parent_names: str,
         key_serializer: Serializer[Any] | None = None,
         value_serializer: Serializer[Any] | None = None,
@@ -142,7 +159,8 @@ class Topology:
 
         Args:
             name: Name of the node.
-            topic: Topic to write.
+            topic: Topic to write; or a function ``(key, value, context) -> topic`` that chooses one for each record.
+                Topics are not created.
             parent_names: One or more nodes whose records are written.
             key_serializer: Of keys; None for the configured default.
             value_serializer: Of values; None for the configured default.
@@ -162,6 +180,8 @@ class Topology:
         Raises:
             TopologyException: Another store has the name, or a processor is missing.
         """
+        if builder.name in self._global_stores:
+            raise TopologyException(f"a different GlobalStateStore has already been added with the name {builder.name}")
         known = self._stores.get(builder.name)
         if known is not None and known is not builder:
             raise TopologyException(f"a different StateStore has already been added with the name {builder.name}")
@@ -170,6 +190,86 @@ class Topology:
         for name in processor_names:
             self._connect(name, builder.name)
         return self
+
+    def add_global_store(
+        self,
+        builder: AnyStoreBuilder,
+        source_name: str,
+        topic: str,
+        processor_name: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+    ) -> Topology:
+        """Add a store that every instance holds whole, kept by a processor that reads all partitions of a topic.
+
+        It is complete, up to the moment of the start, before the first record of any task is processed. Every processor
+        may read it by its name, without being connected, and none may write it but this one. A restore runs the records
+        through the processor.
+
+        Args:
+            builder: The store, without logging: its topic is its changelog.
+            source_name: Name of the source node.
+            topic: Topic to read.
+            processor_name: Name of the processor's node.
+            supplier: Makes the processor that writes the store. It cannot forward, schedule or commit.
+            key_deserializer: Of keys; None for the configured default.
+            value_deserializer: Of values; None for the configured default.
+            timestamp_extractor: Not asked, as in Java: records have their own times.
+
+        Raises:
+            TopologyException: A name or the topic is taken, the store has logging enabled, or the supplier gave the
+                same object twice.
+        """
+        check_supplier(processor_name, supplier)
+        source = SourceSpec(source_name, (topic,), key_deserializer, value_deserializer, timestamp_extractor)
+        return self.add_global_operator(
+            builder, source, processor_name, UserProcessor(supplier), reprocess_on_restore=True
+        )
+
+    def add_read_only_state_store(
+        self,
+        builder: AnyStoreBuilder,
+        source_name: str,
+        topic: str,
+        processor_name: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+    ) -> Topology:
+        """Add a store that is filled from a topic, partition by partition; the topic is its changelog (KIP-813).
+
+        What the processor writes must be what a restore reads from the topic: each record's value under its key. Other
+        processors are connected to the store by its name as to any other.
+
+        Args:
+            builder: The store; its logging is turned off.
+            source_name: Name of the source node.
+            topic: Topic to read, from its beginning.
+            processor_name: Name of the processor's node.
+            supplier: Makes the processor that writes the store, one for every task.
+            key_deserializer: Of keys; None for the configured default.
+            value_deserializer: Of values; None for the configured default.
+            timestamp_extractor: Gives records their times.
+
+        Raises:
+            TopologyException: A name or the topic is taken, or the supplier gave the same object twice.
+        """
+        self.add_source(
+            source_name,
+            topic,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            timestamp_extractor=timestamp_extractor,
+            offset_reset=AutoOffsetReset.EARLIEST,
+        )
+        self.add_processor(processor_name, supplier, source_name)
+        self.add_state_store(builder.with_logging_disabled(), processor_name)
+        return self.connect_source_store_and_topic(builder.name, topic)
 
     def connect_processor_and_state_stores(self, processor_name: str, *store_names: str) -> Topology:
         """Let a processor use stores. Processors that share a store run in one task.
@@ -185,12 +285,13 @@ class Topology:
 
     def describe(self) -> str:
         """The nodes, edges, stores and topics as text, as Java prints them."""
-        return describe(self._groups(), self._specs, self._parents)
+        groups = self._groups()
+        return describe(groups, self._specs, self._parents, [self._is_global(names) for names in groups])
 
     @property
     def state_store_names(self) -> tuple[str, ...]:
         """Names of all stores, also of those that no processor uses."""
-        return tuple(self._stores)
+        return (*self._stores, *self._global_stores)
 
     # what the DSL's lowering calls too
 
@@ -200,6 +301,48 @@ class Topology:
         self._check_new(name)
         self._check_parents(name, parents)
         self._add(ProcessorSpec(name, operator), parents)
+        return self
+
+    def add_global_operator(
+        self,
+        builder: AnyStoreBuilder,
+        source: SourceSpec,
+        processor_name: str,
+        operator: Operator,
+        *,
+        reprocess_on_restore: bool,
+    ) -> Topology:
+        """Add a global store with a ready operator. Raises as :meth:`add_global_store`.
+
+        ``reprocess_on_restore`` False: the store is a copy of its topic, and is restored without the operator.
+        """
+        self._check_new(source.name)
+        self._check_new(processor_name)
+        if source.name == processor_name:
+            raise TopologyException(f"the source and the processor of a global store are both called {processor_name}")
+        name, (topic,) = builder.name, source.topics
+        if name in self._stores or name in self._global_stores:
+            raise TopologyException(f"a different StateStore has already been added with the name {name}")
+        if builder.logging:
+            raise TopologyException(f"StateStore {name} for global table must not have logging enabled")
+        self._register_topic(source.name, topic)
+        self._add(source, ())
+        self._add(ProcessorSpec(processor_name, operator, (name,)), (source.name,))
+        self._global_stores[name] = builder
+        self._global_sources[source.name] = name
+        if reprocess_on_restore:
+            self._reprocessed.add(name)
+        return self.connect_source_store_and_topic(name, topic)
+
+    def connect_source_store_and_topic(self, store: str, topic: str) -> Topology:
+        """Have a source topic serve as the changelog of a store.
+
+        Raises:
+            TopologyException: The store has such a topic already.
+        """
+        if store in self._source_changelogs:
+            raise TopologyException(f"Source store {store} is already added")
+        self._source_changelogs[store] = topic
         return self
 
     def add_repartition_topic(self, topic: str, partitions: int | None) -> None:
@@ -233,13 +376,18 @@ class Topology:
             topic_config: Settings of internal topics (the configuration's ``topic.*`` without that prefix).
         """
         extra = dict(topic_config or {})
+        subs: list[SubTopology] = []
+        global_subs: list[SubTopology] = []
+        for number, names in enumerate(self._groups()):
+            chosen = global_subs if self._is_global(names) else subs
+            chosen.append(self._subtopology(number, names, application_id, extra))
         return BuiltTopology(
             application_id,
-            tuple(
-                self._subtopology(number, names, application_id, extra) for number, names in enumerate(self._groups())
-            ),
-            self._copartition_groups(application_id),
+            tuple(subs),
+            joined_topics(self._copartitioned, (spec for sub in subs for spec in sub.nodes)),
             self.describe(),
+            tuple(self._copartitioned),
+            self._frozen_global_stores(global_subs),
         )
 
     # how it is done
@@ -258,12 +406,47 @@ class Topology:
                 raise TopologyException(f"predecessor processor {parent} of {name} is not added yet")
             if isinstance(self._specs[parent], SinkSpec):
                 raise TopologyException(f"the sink {parent} cannot be a parent of {name}")
+            if self._is_global([parent, *self._parents[parent]]):
+                raise TopologyException(f"{name} cannot follow {parent}, which only keeps a global store")
 
     def _add(self, spec: NodeSpec, parents: tuple[str, ...]) -> None:
         self._specs[spec.name] = spec
         self._parents[spec.name] = tuple(dict.fromkeys(parents))
 
+    def _register_topic(self, source: str, topic: str) -> None:
+        if topic in self._source_topics:
+            raise TopologyException(
+                f"the topic {topic} of source {source} has already been registered by another source: "
+                "read it once and use the result twice"
+            )
+        for spec in self._specs.values():
+            if isinstance(spec, SourceSpec) and spec.pattern is not None and spec.pattern.fullmatch(topic):
+                raise TopologyException(
+                    f"the topic {topic} of source {source} matches the pattern {spec.pattern.pattern} of {spec.name}"
+                )
+        self._source_topics.add(topic)
+
+    def _register_pattern(self, source: str, pattern: re.Pattern[str]) -> None:
+        for topic in sorted(self._source_topics):
+            if pattern.fullmatch(topic):
+                raise TopologyException(
+                    f"the pattern {pattern.pattern} of source {source} matches {topic}, which another source reads"
+                )
+
+    def _is_global(self, names: Iterable[str]) -> bool:
+        return any(name in self._global_sources for name in names)
+
+    def _frozen_global_stores(self, parts: list[SubTopology]) -> GlobalStores | None:
+        if not parts:
+            return None
+        topic_of = {name: self._source_changelogs[name] for name in self._global_stores}
+        return GlobalStores(merged(-1, parts), MappingProxyType(topic_of), frozenset(self._reprocessed))
+
     def _connect(self, processor: str, store: str) -> None:
+        if store in self._global_stores:
+            raise TopologyException(
+                f"Global StateStore {store} can be used by a processor without being connected; do not connect it"
+            )
         if store not in self._stores:
             raise TopologyException(f"StateStore {store} is not added yet")
         spec = self._specs.get(processor)
@@ -317,18 +500,25 @@ class Topology:
                 spec = replace(spec, topics=tuple(self._final(application_id, topic) for topic in spec.topics))
                 read.update(spec.topics)
             elif isinstance(spec, SinkSpec):
-                spec = replace(spec, topic=self._final(application_id, spec.topic))
-                written.add(spec.topic)
+                if isinstance(spec.topic, str):
+                    spec = replace(spec, topic=self._final(application_id, spec.topic))
+                    written.add(cast("str", spec.topic))
             else:
                 # Java registers the stores of a node in the order of a hash set, and flushes caches in that order
                 for store in hash_order(spec.stores):
-                    stores[store] = self._stores[store]
+                    stores[store] = self._global_stores[store] if self._is_global(names) else self._stores[store]
             specs.append(spec)
         changelogs = {
             store.name: topics.changelog(application_id, store, topic_config)
             for store in stores.values()
             if store.logging
         }
+        shared = {
+            store.name: replace(topics.changelog(application_id, store, topic_config), name=input_topic)
+            for store in stores.values()
+            if (input_topic := self._source_changelogs.get(store.name)) and store.name in self._stores
+        }
+        changelogs |= shared
         return SubTopology(
             number,
             tuple(specs),
@@ -339,6 +529,7 @@ class Topology:
             MappingProxyType(repartition),
             MappingProxyType({topic.name: topic for topic in changelogs.values()}),
             MappingProxyType({store: topic.name for store, topic in changelogs.items()}),
+            frozenset(topic.name for topic in shared.values()),
         )
 
     def _copartitioned_topics(self) -> list[list[str]]:
@@ -348,26 +539,36 @@ class Topology:
             result.append([topic for spec in specs if isinstance(spec, SourceSpec) for topic in spec.topics])
         return result
 
-    def _copartition_groups(self, application_id: str) -> tuple[frozenset[str], ...]:
-        """Groups that have a topic in common become one, in the way Java does it: a group joins the first it meets."""
-        group_of: dict[str, set[str]] = {}
-        for raw in self._copartitioned_topics():
-            group_topics = hash_order(self._final(application_id, topic) for topic in raw)
-            group = next((group_of[topic] for topic in group_topics if topic in group_of), set[str]())
-            group.update(group_topics)
-            for topic in group_topics:
-                group_of[topic] = group
-        return tuple(dict.fromkeys(frozenset(group) for group in group_of.values()))
 
-
-def check_supplier(name: str, supplier: Callable[[], object]) -> None:
-    """Check that a supplier makes a new object at each call.
+def check_supplier(name: str, supplier: Callable[[], object]) -> object:
+    """Check that a supplier makes a new object at each call; gives one.
 
     Raises:
         TopologyException: It gave the same object twice.
     """
-    if supplier() is supplier():
+    made = supplier()
+    if made is supplier():
         raise TopologyException(
             f"the supplier of processor {name} gave the same object twice: each task needs a processor of its own, "
             "so it must make a new one at each call"
         )
+    return made
+
+
+def user_operator(name: str, supplier: Callable[[], AnyProcessor]) -> Operator:
+    """The operator of a user's processor, of either kind.
+
+    Raises:
+        TopologyException: The supplier gave the same object twice.
+    """
+    made = check_supplier(name, supplier)
+    if isinstance(made, FixedKeyProcessor):
+        return UserFixedKeyProcessor(cast("Callable[[], FixedKeyProcessor[Any, Any, Any]]", supplier))
+    return UserProcessor(cast("Callable[[], Processor[Any, Any, Any, Any]]", supplier))
+
+
+def stores_of(supplier: object) -> tuple[AnyStoreBuilder, ...]:
+    """Builders of the stores that a supplier brings along (``ConnectedStoreProvider.stores`` in Java)."""
+    stores: Any = getattr(supplier, "stores", None)
+    brought: Any = None if stores is None else stores()
+    return tuple(brought or ())

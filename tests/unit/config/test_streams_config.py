@@ -65,7 +65,7 @@ def test_defaults_are_typed() -> None:
     c = config()
     assert (c.num_stream_threads, c.commit_interval_ms, c.poll_ms, c.max_task_idle_ms) == (1, 30000, 100, 0)
     assert (c.cache_max_bytes, c.uncommitted_max_bytes, c.replication_factor) == (10485760, 67108864, -1)
-    assert (c.exactly_once, c.dsl_store, c.auto_offset_reset, c.max_poll_records) == (
+    assert (c.exactly_once, c.dsl_store, c.auto_offset_reset.value, c.max_poll_records) == (
         False,
         "rocksDB",
         "earliest",
@@ -163,7 +163,7 @@ def test_values_are_read_as_java_reads_them(key: str, value: Any, effective: Any
         ("default.key.serde", "com.example.MySerde", "a Python 'module:attribute', or one of"),
         ("deserialization.exception.handler", "com.example.Mine", "LogAndContinueExceptionHandler"),
         ("default.key.serde", 5, "module:attribute"),
-        ("auto.offset.reset", "bogus", "one of earliest, latest, none"),
+        ("auto.offset.reset", "bogus", "earliest, latest, none or by_duration"),
         ("consumer.session.timeout.ms", "abc", "a number of at least 1"),
         ("producer.acks", "2", "one of all, -1, 0, 1"),
     ],

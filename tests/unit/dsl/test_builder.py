@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from headrace.api.options import (
-    AutoOffsetReset,
     Consumed,
     Grouped,
     Joined,
@@ -18,6 +17,7 @@ from headrace.api.timestamps import FailOnInvalidTimestamp
 from headrace.dsl import KStream, KTable, StreamsBuilder
 from headrace.errors import ConfigException, TopologyException
 from headrace.processors.stateless import NullKeyFilter, StreamBranch
+from headrace.resets import AutoOffsetReset
 from headrace.serdes import Serdes
 from headrace.state.builders import StoreBuilder, Stores
 from headrace.topology.built import BuiltTopology, ProcessorSpec, SinkSpec, SourceSpec

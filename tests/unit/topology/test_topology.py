@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.api.options import AutoOffsetReset
 from headrace.api.processor import Processor
 from headrace.errors import TopologyException
+from headrace.resets import AutoOffsetReset
 from headrace.state.builders import Stores
 from headrace.topology import Topology
 from headrace.topology.built import ProcessorSpec, SinkSpec, SourceSpec
@@ -98,7 +98,7 @@ def test_nodes_that_share_a_store_run_in_one_task() -> None:
     assert dict(first.store_changelogs) == {"s": "app-s-changelog"}
     source = first.nodes[0]
     assert isinstance(source, SourceSpec)
-    assert source.offset_reset == "latest"
+    assert source.offset_reset == AutoOffsetReset.LATEST
     processor = first.nodes[3]
     assert isinstance(processor, ProcessorSpec)
     assert processor.stores == ("s",)

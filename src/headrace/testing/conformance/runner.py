@@ -245,7 +245,8 @@ def _check_structure(topology: Topology, wanted: Mapping[str, Any]) -> None:
     _check_list("sub-topology", groups, wanted["groups"])
     copartitioned = sorted((sorted(group) for group in built.copartition_groups), key=str)
     _check("copartition groups", copartitioned, sorted(wanted["copartition_groups"], key=str))
-    _check("global stores", [], wanted["global_stores"])
+    kept = () if built.global_stores is None else built.global_stores.topics
+    _check("global stores", sorted(kept), wanted["global_stores"])
     _check("store names", sorted(topology.state_store_names), wanted["store_names"])
 
 

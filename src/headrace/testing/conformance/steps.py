@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.options import (
-    AutoOffsetReset,
     Branched,
     Consumed,
     Grouped,
@@ -17,8 +16,9 @@ from headrace.api.options import (
     Repartitioned,
     TableJoined,
 )
-from headrace.dsl import KGroupedStream, KGroupedTable, KStream, KTable, StreamsBuilder
+from headrace.dsl import GlobalKTable, KGroupedStream, KGroupedTable, KStream, KTable, StreamsBuilder
 from headrace.errors import IllegalStateException
+from headrace.resets import AutoOffsetReset
 from headrace.state.builders import AnyStoreBuilder, StoreBuilder, Stores, StoreType
 from headrace.testing.conformance import functions
 from headrace.testing.conformance.processors import fixed_key_supplier, supplier, transformer_supplier
@@ -28,9 +28,10 @@ from headrace.topology import Topology
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headrace.api.record import RecordContext
     from headrace.api.timestamps import ConsumerRecord
 
-_LATER_OPS = frozenset({"globalTable", "addGlobalStore", "windowedBy", "cogroup", "suppress"})
+_LATER_OPS = frozenset({"windowedBy", "cogroup", "suppress"})
 
 
 class _TimestampFrom:
@@ -42,6 +43,21 @@ class _TimestampFrom:
     def extract(self, record: ConsumerRecord, partition_time: int) -> int:
         """See :class:`headrace.api.timestamps.TimestampExtractor`."""
         return number(self._function(record.key, record.value))
+
+
+class _TopicFrom:
+    """Takes the topic from the value; its text is that of the function, as in Java's description."""
+
+    def __init__(self, written: str) -> None:
+        self._written = written
+        self._function = functions.value(written)
+
+    def __call__(self, key: Any, value: Any, context: RecordContext) -> str:
+        topic: str = self._function(key, value)
+        return topic
+
+    def __str__(self) -> str:
+        return self._written
 
 
 class Steps:
@@ -122,6 +138,12 @@ class Steps:
         if not step.get("papi", False):
             self._builder.add_state_store(builder)
 
+    def _op_global_table(self, step: Mapping[str, Any]) -> Any:
+        return self._builder.global_table(step["topic"], _consumed(step), _materialized(step))
+
+    def _op_add_global_store(self, step: Mapping[str, Any]) -> None:
+        self._builder.add_global_store(_store(step["store"]), step["topic"], _consumed(step), supplier(step))
+
     # streams
 
     def _op_filter(self, step: Mapping[str, Any]) -> Any:
@@ -189,10 +211,9 @@ class Steps:
 
     def _op_to(self, step: Mapping[str, Any]) -> None:
         stream = self._stream(step)
-        if "topic_fn" in step:
-            raise LaterStep("to with a topic for each record")
         how = Produced.with_(serde(step.get("key")), serde(step.get("value")))
-        stream.to(step["topic"], how.with_name(step["named"]) if "named" in step else how)
+        topic = _TopicFrom(step["topic_fn"]) if "topic_fn" in step else step["topic"]
+        stream.to(topic, how.with_name(step["named"]) if "named" in step else how)
 
     def _op_process(self, step: Mapping[str, Any]) -> Any:
         return self._stream(step).process(supplier(step), *step.get("stores", ()), named=_named(step))
@@ -251,6 +272,10 @@ class Steps:
         if self._is(step, KTable):
             return self._join_tables(step)
         stream, table = self._stream(step), self._var(step, "with")
+        if isinstance(table, GlobalKTable):
+            join: Any = stream.left_join if step["how"] == "left" else stream.join
+            selector, joiner = functions.key(step["key_fn"]), functions.joiner(step["joiner"])
+            return join(table, selector, joiner, _named(step), with_key=True)
         if not isinstance(table, KTable):
             raise LaterStep(f"join of a KStream with a {type(table).__name__}")
         joined = None
