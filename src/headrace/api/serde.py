@@ -44,6 +44,10 @@ class Serializer(ABC, Generic[T_contra]):
             SerializationException: ``data`` is not of the type this serializer stands for, or out of its range.
         """
 
+    def serialize_with_headers(self, topic: str, headers: Headers, data: T_contra | None) -> bytes | None:
+        """As :meth:`serialize`, for a record with these headers, which may be changed."""
+        return self.serialize(topic, data)
+
     def bind(self, topic: str) -> Callable[[T_contra], bytes]:
         """A function that serializes what is not None, for records of ``topic``. See the module's contract."""
         serialize = self.serialize
@@ -84,6 +88,10 @@ class Deserializer(ABC, Generic[T_co]):
         Raises:
             SerializationException: ``data`` is not an encoding of the type this deserializer stands for.
         """
+
+    def deserialize_with_headers(self, topic: str, headers: Headers | None, data: bytes | None) -> T_co | None:
+        """As :meth:`deserialize`, for a record with these headers."""
+        return self.deserialize(topic, data)
 
     def bind(self, topic: str) -> Callable[[bytes], T_co]:
         """A function that deserializes what is not None, for records of ``topic``. See the module's contract."""

@@ -48,6 +48,18 @@ SERDES = {
     f"org.apache.kafka.streams.kstream.WindowedSerdes${name}WindowedSerde": f"headrace.serdes:{name}WindowedSerde"
     for name in ("Time", "Session")
 }
+_REGISTRY_SERDES = {
+    "avro.GenericAvroSerde": "avro:GenericAvroSerde",
+    "avro.SpecificAvroSerde": "avro:SpecificAvroSerde",
+    "avro.ReflectionAvroSerde": "avro:SpecificAvroSerde",
+    "avro.PrimitiveAvroSerde": "avro:PrimitiveAvroSerde",
+    "json.KafkaJsonSchemaSerde": "json_schema:KafkaJsonSchemaSerde",
+    "protobuf.KafkaProtobufSerde": "protobuf:KafkaProtobufSerde",
+}
+SERDES |= {
+    f"io.confluent.kafka.streams.serdes.{name}": f"headrace.serdes.registry.{reference}"
+    for name, reference in _REGISTRY_SERDES.items()
+}
 LIST_CLASSES = {"java.util.ArrayList": "builtins:list", "java.util.LinkedList": "builtins:list"}
 DSL_STORE_SUPPLIERS = {
     _STORES + "RocksDBDslStoreSuppliers": "headrace.state:RocksDBDslStoreSuppliers",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from headrace.config.client_keys import CLIENT_KEYS, Action, ClientKey
 from headrace.config.keys import STREAMS_KEYS
+from headrace.config.registry_keys import CLIENT_KEYS as REGISTRY_CLIENT_KEYS
+from headrace.config.registry_keys import CLIENT_PREFIX, SERDE_KEYS, SSL_KEYS
 
 if TYPE_CHECKING:
     from headrace.config.definition import ConfigKey
@@ -48,17 +50,34 @@ default; *refused* likewise with an error.
 """
 
 
+_REGISTRY_HEAD = """
+## Schema registry
+
+Settings of the serdes in `headrace.serdes.registry`, under Confluent's names; give them with the application's own, or
+where a serde is made. Those from `basic.auth.credentials.source` on are the client's and may have `schema.registry.` in
+front, which wins; its `ssl.` settings always have, so that they are not the brokers'. `request.header.NAME` sends an
+HTTP header. [Serdes](serdes.md) tells how they are used.
+"""
+
+
 def configuration_page() -> str:
     """The page as Markdown."""
     lines = [_HEAD, "| key | type | default | support | what it does |", "| --- | --- | --- | --- | --- |"]
     lines += [_streams_row(key) for key in sorted(STREAMS_KEYS, key=lambda key: key.name)]
     lines += [_CLIENT_HEAD, "| key | of | default | here | becomes | note |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [_client_row(key) for key in CLIENT_KEYS.values()]
+    lines += [_REGISTRY_HEAD, "| key | type | default | what it does |", "| --- | --- | --- | --- |"]
+    lines += [_registry_row(key.name, key) for key in (*SERDE_KEYS, *REGISTRY_CLIENT_KEYS)]
+    lines += [_registry_row(CLIENT_PREFIX + key.name, key) for key in SSL_KEYS]
     return "\n".join(lines) + "\n"
 
 
 def _streams_row(key: ConfigKey) -> str:
     default = "required" if key.required else _code(key.default)
+    return _row(_code(key.name), key.type.value, default, key.support.value, _about(key))
+
+
+def _about(key: ConfigKey) -> str:
     about = [key.doc]
     if key.classes:
         about.append(f"Java classes known: {', '.join(f'`{name}`' for name in key.classes)}.")
@@ -66,7 +85,7 @@ def _streams_row(key: ConfigKey) -> str:
         about.append(f"Allowed: {key.validator.allowed}.")
     if key.note:
         about.append(f"*{key.note}*")
-    return _row(_code(key.name), key.type.value, default, key.support.value, " ".join(about))
+    return " ".join(about)
 
 
 def _client_row(key: ClientKey) -> str:
@@ -76,6 +95,10 @@ def _client_row(key: ClientKey) -> str:
         targets += [f"membership `{key.membership}`"] if key.membership else []
     default = "" if key.default is None else _code(key.default)
     return _row(_code(key.name), key.kinds, default, key.action.value, ", ".join(targets), key.note)
+
+
+def _registry_row(name: str, key: ConfigKey) -> str:
+    return _row(_code(name), key.type.value, _code(key.default), _about(key))
 
 
 def _code(text: str | None) -> str:

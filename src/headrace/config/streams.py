@@ -21,6 +21,7 @@ from headrace.config.clients import (
 )
 from headrace.config.definition import ConfigKey, Support
 from headrace.config.keys import EXACTLY_ONCE_V2, STREAMS_KEYS, KeyNames
+from headrace.config.registry_keys import HEADER_PREFIX, REGISTRY_KEYS
 from headrace.config.sources import Source, read_properties_file, read_source
 from headrace.errors import ConfigException
 from headrace.resets import AutoOffsetReset
@@ -345,6 +346,8 @@ class StreamsConfig(KeyNames):
                 raise ConfigException(f"Setting '{name}' is missing: it must be {row.allowed}")
             else:
                 values[name] = row.parse_default()
+        for name in self._originals.keys() & REGISTRY_KEYS.keys():
+            values[name] = REGISTRY_KEYS[name].parse(self._originals[name])
         values["state.dir"] = values["state.dir"].replace(_TEMPORARY, tempfile.gettempdir())
         return values
 
@@ -402,7 +405,9 @@ class StreamsConfig(KeyNames):
 
     def _warn_unknown(self) -> None:
         for name in self._originals:
-            if name in self._rows or name in CLIENT_KEYS or name.startswith(("topic.", "client.tag.")):
+            if name in self._rows or name in CLIENT_KEYS or name in REGISTRY_KEYS:
+                continue
+            if name.startswith(("topic.", "client.tag.", HEADER_PREFIX)):
                 continue
             prefix = next((p for p in _CLIENT_PREFIXES if name.startswith(p)), "")
             kind = _CLIENT_PREFIXES.get(prefix)

@@ -408,12 +408,13 @@ class TestInputTopic(Generic[K, V]):
             self._time += self._advance
         else:
             at = epoch_ms(timestamp)
+        own = list(headers or ())
         self._driver.pipe_raw(
             self._topic,
-            self._key.serialize(self._topic, key),
-            self._value.serialize(self._topic, value),
+            self._key.serialize_with_headers(self._topic, own, key),
+            self._value.serialize_with_headers(self._topic, own, value),
             at,
-            list(headers) if headers else None,
+            own or None,
         )
 
     def pipe_value(self, value: V | None, timestamp: Moment | None = None) -> None:
@@ -477,8 +478,8 @@ class TestOutputTopic(Generic[K, V]):
         if raw is None:
             raise LookupError(f"no unread record in topic {self._topic}")
         return TestRecord(
-            self._key.deserialize(self._topic, raw.key),
-            self._value.deserialize(self._topic, raw.value),
+            self._key.deserialize_with_headers(self._topic, raw.headers, raw.key),
+            self._value.deserialize_with_headers(self._topic, raw.headers, raw.value),
             raw.timestamp,
             raw.headers,
         )

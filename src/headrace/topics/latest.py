@@ -84,10 +84,10 @@ class LatestByKey(Generic[K, V]):
         self._reader.close()
 
     def _take(self, record: TopicRecord) -> tuple[K, V | None] | None:
-        key = self._key.deserialize(self._reader.topic, record.key)
+        key = self._key.deserialize_with_headers(self._reader.topic, record.headers, record.key)
         if key is None:
             return None
-        value = self._value.deserialize(self._reader.topic, record.value)
+        value = self._value.deserialize_with_headers(self._reader.topic, record.headers, record.value)
         if value is None:
             self._latest.pop(key, None)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.errors import ConfigException, KafkaException, SerializationException
@@ -37,6 +37,10 @@ T = TypeVar("T")
 
 _NOT_VALID: Final = 422
 _NOT_COMPATIBLE: Final = 409
+
+
+_BoundWriter: TypeAlias = "tuple[Callable[[T], bytes], Callable[[T, Headers], bytes]]"
+_BoundReader: TypeAlias = "tuple[Callable[[bytes], T], Callable[[bytes, Headers | None], T] | None]"
 
 
 class OwnSchema(NamedTuple):
@@ -85,6 +89,10 @@ class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
 
     schema_type: ClassVar[str]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._bound: dict[str, _BoundWriter[T]] = {}
+
     def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
         """Take the registry's address and the other settings.
 
@@ -92,6 +100,7 @@ class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
             ConfigException: The address is missing, or a setting is not allowed.
         """
         self._take(configs, is_key)
+        self._bound.clear()
 
     @abstractmethod
     def _schema_key(self, data: T) -> Any:
@@ -107,10 +116,18 @@ class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
 
     def serialize(self, topic: str, data: T | None) -> bytes | None:
         """See :meth:`Serializer.serialize`."""
-        if data is None:
-            return None
+        return None if data is None else self._wrapped(topic, data, lambda bound: bound[0](data))
+
+    def serialize_with_headers(self, topic: str, headers: Headers, data: T | None) -> bytes | None:
+        """See :meth:`Serializer.serialize_with_headers`."""
+        return None if data is None else self._wrapped(topic, data, lambda bound: bound[1](data, headers))
+
+    def _wrapped(self, topic: str, data: T, call: Callable[[_BoundWriter[T]], bytes]) -> bytes:
+        bound = self._bound.get(topic)
+        if bound is None:
+            bound = self._bound[topic] = (self.bind(topic), self.bind_with_headers(topic))
         try:
-            return self.bind(topic)(data)
+            return call(bound)
         except KafkaException:
             raise
         except Exception as e:
@@ -174,7 +191,10 @@ class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
         return frame_for_a_while
 
     def _frame(self, topic: str, data: T) -> _Frame:
-        own = self._own_schema(data)
+        try:
+            own = self._own_schema(data)
+        except RegistryException as e:
+            raise self._refused(e, topic, "of an imported schema") from e
         record_name = None if own is None else own.record_name
         subject = self._given_settings.subject_strategy.subject_name(topic, self._is_key, record_name)
         found = self._find(topic, subject, None if own is None else own.schema)
@@ -251,6 +271,10 @@ class RegistryDeserializer(_Registered, Deserializer[T], Generic[T]):
 
     schema_type: ClassVar[str]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._bound: dict[str, _BoundReader[T]] = {}
+
     def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
         """Take the registry's address and the other settings.
 
@@ -258,6 +282,7 @@ class RegistryDeserializer(_Registered, Deserializer[T], Generic[T]):
             ConfigException: The address is missing, or a setting is not allowed.
         """
         self._take(configs, is_key)
+        self._bound.clear()
 
     @abstractmethod
     def _decoder(self, schema: Schema) -> Callable[[bytes], T]:
@@ -269,10 +294,17 @@ class RegistryDeserializer(_Registered, Deserializer[T], Generic[T]):
 
     def deserialize(self, topic: str, data: bytes | None) -> T | None:
         """See :meth:`Deserializer.deserialize`."""
+        return self.deserialize_with_headers(topic, None, data)
+
+    def deserialize_with_headers(self, topic: str, headers: Headers | None, data: bytes | None) -> T | None:
+        """See :meth:`Deserializer.deserialize_with_headers`."""
         if data is None:
             return None
+        bound = self._bound.get(topic)
+        if bound is None:
+            bound = self._bound[topic] = (self.bind(topic), self.bind_with_headers(topic))
         try:
-            return self.bind(topic)(data)
+            return bound[0](data) if bound[1] is None else bound[1](data, headers)
         except KafkaException:
             raise
         except Exception as e:
@@ -335,8 +367,9 @@ class RegistryDeserializer(_Registered, Deserializer[T], Generic[T]):
                     f"The {self._half} from topic '{topic}' names a schema ({ref}) that the registry at {client.where} "
                     "does not have. Was it written with another registry, or the schema deleted?"
                 ) from e
+            hint = "" if ref.guid is None else " GUIDs need Confluent 8 or newer."
             raise ConfigException(
-                f"The schema ({ref}) of a {self._half} from topic '{topic}' cannot be read: {e}"
+                f"The schema ({ref}) of a {self._half} from topic '{topic}' cannot be read: {e}{hint}"
             ) from e
 
 
