@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from unit.state.harness import store_context
 
 from headrace.api.engine import RecordContext
 from headrace.serdes import JsonSerde, Serdes
 from headrace.state.body import prefix_end
 from headrace.state.buffer import BufferedStore
 from headrace.state.cache import CacheBudget
+from headrace.state.formats import PLAIN, TIMESTAMPED
 from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
 from headrace.state.memory import InMemoryBody
 from headrace.state.rocksdb import RocksDBBody
@@ -28,7 +30,7 @@ from headrace.state.rocksdb import RocksDBBody
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.state.body import KeyValueBody
+    from headrace.api.stores import KeyValueBody
 
 Row = tuple[bytes, "bytes | None", int]
 
@@ -53,6 +55,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.committed: dict[bytes, tuple[list[int], int]] = {}
         self.sealed: dict[bytes, tuple[list[int], int]] | None = None
         self.log: list[Row] = []
+        self.dropped: list[str] = []
         self.log_committed = 0
         self.log_sealed = 0
         self.store: Any = None
@@ -69,14 +72,17 @@ class StoreMachine(RuleBasedStateMachine):
         self.budget = None if self.cache_bytes is None else CacheBudget(self.cache_bytes)
         # a mutable type: what users change in place must not come back
         serde: JsonSerde[list[int]] = JsonSerde(list[int])
+        context = store_context(self.record, self._write_log, self.budget, self.dropped.append)
+        caching = self.budget is not None
         if self.kind == "plain":
-            self.store = KeyValueStore(self.rows, "t", Serdes.Bytes(), serde, self.record, self.budget)
+            self.store = KeyValueStore(self.rows, Serdes.Bytes(), serde, context, caching=caching)
         else:
+            row_format = PLAIN if self.kind == "plain_body" else TIMESTAMPED
             self.store = TimestampedKeyValueStore(
-                self.rows, "t", Serdes.Bytes(), serde, self.record, self.budget, plain_body=self.kind == "plain_body"
+                self.rows, Serdes.Bytes(), serde, row_format, context, caching=caching
             )
 
-    def _write_log(self, key: bytes, value: bytes | None, timestamp: int | None) -> None:
+    def _write_log(self, key: bytes, value: bytes | None, timestamp: int | None, headers: object) -> None:
         assert timestamp is not None
         self.log.append((key, value, timestamp))
 
@@ -207,10 +213,10 @@ class StoreMachine(RuleBasedStateMachine):
         self._make()
         start = self.rows.body.offset() or 0
         assert start <= self.log_committed
-        rows = [(key, self.store.from_changelog(value, time)) for key, value, time in self.log[start:]]
-        middle = len(rows) // 2
-        self.rows.restore(rows[:middle], start + middle)
-        self.rows.restore(rows[middle:], self.log_committed)
+        records = [(0, time, key, value, None) for key, value, time in self.log[start:]]
+        middle = len(records) // 2
+        self.store.restore(records[:middle], start + middle)
+        self.store.restore(records[middle:], self.log_committed)
 
     # what holds after every step
 
@@ -221,7 +227,7 @@ class StoreMachine(RuleBasedStateMachine):
         encode = JsonSerde(list[int]).serializer.bind("t")
         held = dict(self.rows.body.scan(None, None, reverse=False))
         assert held == {
-            key: self.store.from_changelog(encode(value), time) for key, (value, time) in self.committed.items()
+            key: self.store._join(encode(value), time, None) for key, (value, time) in self.committed.items()
         }
 
     @invariant()

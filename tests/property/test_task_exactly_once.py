@@ -68,10 +68,8 @@ class Cluster:
         store = self.bench.task.changelogs[CHANGELOG]
         start = store.rows.body.offset() or 0
         assert start <= len(self.changelog), "the store is ahead of its changelog"
-        store.rows.restore(
-            [(key, store.from_changelog(value, timestamp)) for key, value, timestamp in self.changelog[start:]],
-            len(self.changelog),
-        )
+        records: list[Any] = [(0, timestamp, key, value, None) for key, value, timestamp in self.changelog[start:]]
+        store.restore(records, len(self.changelog))
         self.bench.task.resume_from({TopicPartition(topic, 0): entry for topic, entry in self.offsets.items()})
         for topic, records in self.inputs.items():
             start = self.offsets[topic].offset if topic in self.offsets else 0

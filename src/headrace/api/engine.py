@@ -199,6 +199,9 @@ class ValueGetterSupplier(Protocol):
 Send: TypeAlias = "Callable[[int | None, bytes | None, bytes | None, int | None, Headers | None], None]"
 """``send(partition or None for the key's own, key, value, timestamp ms, headers)`` to one topic."""
 
+ChangelogSend: TypeAlias = "Callable[[bytes, bytes | None, int | None, Headers | None], None]"
+"""``send(key, value, timestamp ms, headers)`` to one partition of a changelog."""
+
 
 class RecordCollector(Protocol):
     """Where a task's output goes: the producer, or the driver's queues."""
@@ -207,8 +210,8 @@ class RecordCollector(Protocol):
         """A function that sends to ``topic``."""
         ...
 
-    def changelog_sender(self, topic: str, partition: int, /) -> Callable[[bytes, bytes | None, int | None], None]:
-        """A function ``(key, value, timestamp)`` that writes to a changelog partition and has its offset tracked."""
+    def changelog_sender(self, topic: str, partition: int, /) -> ChangelogSend:
+        """A function that writes to a changelog partition and has the offset tracked."""
         ...
 
     def partition_count(self, topic: str, /) -> int:

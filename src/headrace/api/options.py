@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.api.stores import KeyValueBytesStoreSupplier
+from headrace.api.stores import StoreSupplier
+from headrace.api.windows import duration_ms
 from headrace.errors import TopologyException
 from headrace.naming import validate_name
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.api.serde import Serde
-    from headrace.api.stores import StoreType
+    from headrace.api.stores import DslStoreSuppliers, StoreType
     from headrace.api.timestamps import TimestampExtractor
+    from headrace.api.windows import Duration
     from headrace.partitioning import StreamPartitioner
     from headrace.resets import AutoOffsetReset
 
@@ -244,27 +246,30 @@ class Materialized(Generic[K, V]):
     """
 
     store_name: str | None = None
-    store_supplier: KeyValueBytesStoreSupplier | None = None
+    store_supplier: StoreSupplier | None = None
     key_serde: Serde[K] | None = None
     value_serde: Serde[V] | None = None
-    store_type: StoreType | None = None
+    store_type: StoreType | DslStoreSuppliers | None = None
     caching_enabled: bool = True
     logging_enabled: bool = True
     topic_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    retention_ms: int | None = None
 
     def __post_init__(self) -> None:
         _valid(self.store_name)
+        if self.retention_ms is not None and self.retention_ms < 0:
+            raise ValueError(f"the retention must not be negative, but it is {self.retention_ms} ms")
         if self.store_type is not None and self.store_supplier is not None:
             raise TopologyException(
                 f"the store '{self.store_supplier.name}' has a supplier and a store type; give one of them"
             )
 
     @staticmethod
-    def as_(name: str | KeyValueBytesStoreSupplier | StoreType) -> Materialized[Any, Any]:
-        """A store by its name, by a supplier that has a name, or without a name by its body."""
+    def as_(name: str | StoreSupplier | StoreType | DslStoreSuppliers) -> Materialized[Any, Any]:
+        """A store by its name, by a supplier that has a name, or without a name by what supplies its body."""
         if isinstance(name, str):
             return Materialized(store_name=name)
-        if isinstance(name, KeyValueBytesStoreSupplier):
+        if isinstance(name, StoreSupplier):
             return Materialized(store_name=name.name, store_supplier=name)
         return Materialized(store_type=name)
 
@@ -281,13 +286,21 @@ class Materialized(Generic[K, V]):
         """Another value serde."""
         return replace(self, value_serde=value_serde)
 
-    def with_store_type(self, store_type: StoreType) -> Materialized[K, V]:
-        """Another body. Not together with a supplier.
+    def with_store_type(self, store_type: StoreType | DslStoreSuppliers) -> Materialized[K, V]:
+        """Another body, or what supplies it. Not together with a supplier of this one store.
 
         Raises:
             TopologyException: There is a supplier.
         """
         return replace(self, store_type=store_type)
+
+    def with_retention(self, retention: Duration) -> Materialized[K, V]:
+        """How long rows of a windowed table are kept; only together with windows, and not less than these need.
+
+        Raises:
+            ValueError: It is negative.
+        """
+        return replace(self, retention_ms=duration_ms(retention, "retention"))
 
     def with_caching_enabled(self) -> Materialized[K, V]:
         """Updates of a key within a commit interval go on as one (the default)."""

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace import naming
 from headrace.api.options import Consumed
+from headrace.api.stores import DslStoreSuppliers, StoreType
+from headrace.config.class_names import DSL_STORE_SUPPLIERS
+from headrace.config.loading import make
 from headrace.dsl.global_table import GlobalKTable
 from headrace.dsl.graph import ROOT, GlobalSource, StateStore, Store, StreamSource, TableSource
 from headrace.dsl.kstream import KStream
@@ -17,7 +20,7 @@ from headrace.dsl.place import Place, Scope
 from headrace.errors import ConfigException, TopologyException
 from headrace.processors import tables
 from headrace.processors.papi import UserProcessor
-from headrace.state.builders import StoreType
+from headrace.state.suppliers import built_in
 from headrace.topology.topology import check_supplier
 
 if TYPE_CHECKING:
@@ -32,10 +35,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _SUPPLIERS_KEY: Final = "dsl.store.suppliers.class"
-_SUPPLIERS: Final = {
-    "InMemoryDslStoreSuppliers": StoreType.IN_MEMORY,
-    "RocksDBDslStoreSuppliers": StoreType.ROCKS_DB,
-}
 _DEFAULT_STORE_KEY: Final = "default.dsl.store"
 
 
@@ -44,7 +43,9 @@ class StreamsBuilder:
 
     Args:
         config: Settings that shape the topology, by Kafka's dotted names: ``dsl.store.suppliers.class`` or
-            ``default.dsl.store`` choose the body of stores for which no other is chosen. Those given to :meth:`build`
+            ``default.dsl.store`` choose the body of stores for which no other is chosen (the former also takes a
+            :class:`~headrace.api.stores.DslStoreSuppliers` or the name ``module:Class`` of one). Those given to
+            :meth:`build`
             go over them.
 
     Example:
@@ -183,7 +184,7 @@ class StreamsBuilder:
         graph = self._scope.graph.copy()
         for _, rewrite in PASSES:
             rewrite(graph)
-        return lower(graph, self._scope.copartitioned, _default_store_type({**self._config, **(config or {})}))
+        return lower(graph, self._scope.copartitioned, _default_suppliers({**self._config, **(config or {})}))
 
     def _table_store(
         self, topic: str, consumed: Consumed[K, V] | None, materialized: Materialized[K, V] | None
@@ -201,24 +202,21 @@ class StreamsBuilder:
         )
 
 
-def _default_store_type(config: Mapping[str, Any]) -> StoreType:
-    suppliers = config.get(_SUPPLIERS_KEY)
-    if isinstance(suppliers, StoreType):
-        return suppliers
-    if suppliers is not None:
-        # both Java's nested class and a dotted or plain name end with the class's own name
-        short = str(suppliers).replace("$", ".").replace(":", ".").rpartition(".")[2]
-        if short not in _SUPPLIERS:
+def _default_suppliers(config: Mapping[str, Any]) -> DslStoreSuppliers:
+    chosen = config.get(_SUPPLIERS_KEY)
+    if chosen is not None:
+        if isinstance(chosen, StoreType):
+            return built_in(chosen)
+        suppliers: object = make(chosen, _SUPPLIERS_KEY, DSL_STORE_SUPPLIERS)
+        if not isinstance(suppliers, DslStoreSuppliers):
             raise ConfigException(
-                f"{_SUPPLIERS_KEY}={suppliers} is not known; allowed are the class names {' and '.join(_SUPPLIERS)}"
+                f"{_SUPPLIERS_KEY}={chosen} is a {type(suppliers).__name__}, which is no DslStoreSuppliers"
             )
-        return _SUPPLIERS[short]
-    name = config.get(_DEFAULT_STORE_KEY)
-    if name is None:
-        return StoreType.ROCKS_DB
+        return suppliers
+    name = config.get(_DEFAULT_STORE_KEY, StoreType.ROCKS_DB)
     for store_type in StoreType:
         if name in {store_type, store_type.value}:
-            return store_type
+            return built_in(store_type)
     raise ConfigException(
         f"{_DEFAULT_STORE_KEY}={name} is not allowed; it must be one of {', '.join(t.value for t in StoreType)}"
     )

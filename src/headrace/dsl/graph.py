@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from headrace.dsl.stores import KEY_VALUE
+
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.api.options import Consumed, Materialized
     from headrace.api.serde import Serde
     from headrace.api.timestamps import TimestampExtractor
+    from headrace.dsl.stores import StoreShape
     from headrace.naming import RepartitionNames
     from headrace.partitioning import StreamPartitioner
     from headrace.processors.table_joins import TableJoinMerge, TableJoinSide
@@ -35,6 +38,7 @@ class Store:
     materialized: Materialized[Any, Any]
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
+    shape: StoreShape = KEY_VALUE
 
 
 @dataclass(frozen=True, slots=True)

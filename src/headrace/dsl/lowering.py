@@ -32,7 +32,6 @@ from headrace.dsl.graph import (
 from headrace.processors import tables
 from headrace.processors.stateless import NullKeyFilter, StreamBranch
 from headrace.serdes import WindowedSerializer, WindowedStreamPartitioner
-from headrace.state.builders import StoreBuilder, StoreKind, StoreType
 from headrace.topology import Topology
 from headrace.topology.built import SourceSpec
 
@@ -42,17 +41,17 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import Operator
     from headrace.api.serde import Deserializer, Serde, Serializer
+    from headrace.api.stores import DslStoreSuppliers
     from headrace.dsl.graph import NodeData
-    from headrace.state.builders import AnyStoreBuilder
 
 
-def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], default_store_type: StoreType) -> Topology:
+def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], suppliers: DslStoreSuppliers) -> Topology:
     """The topology of a graph whose passes have run.
 
     Args:
         graph: The graph.
         copartitioned: Groups of source nodes whose records are joined.
-        default_store_type: Body of stores for which none was chosen.
+        suppliers: Where stores for which nothing was chosen keep their rows.
 
     Raises:
         TopologyException: Two nodes or stores have one name, a topic is read by two sources, or joined repartition
@@ -66,7 +65,7 @@ def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], default_store_t
         _, number = heapq.heappop(queue)
         node = graph.nodes[number]
         if number not in written and written.issuperset(node.parents):
-            _write(node.data, _At(topology, graph, node, default_store_type))
+            _write(node.data, _At(topology, graph, node, suppliers))
             written.add(number)
         for child in node.children:
             heapq.heappush(queue, (graph.nodes[child].priority, child))
@@ -83,7 +82,7 @@ class _At:
     topology: Topology
     graph: Graph
     node: Node
-    default_store_type: StoreType
+    suppliers: DslStoreSuppliers
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -93,7 +92,7 @@ class _At:
         self.topology.add_operator(self.node.name, operator, parents or self.parents)
 
     def add_store(self, store: Store) -> None:
-        self.topology.add_state_store(_builder(store, self.default_store_type), self.node.name)
+        self.topology.add_state_store(store.shape.builder(store, self.suppliers), self.node.name)
 
 
 @singledispatch
@@ -123,7 +122,7 @@ def _(data: TableSource, at: _At) -> None:
 @_write.register(GlobalSource)
 def _(data: GlobalSource, at: _At) -> None:
     consumed, store = data.consumed, data.store
-    builder = _builder(store, at.default_store_type) if isinstance(store, Store) else store
+    builder = store.shape.builder(store, at.suppliers) if isinstance(store, Store) else store
     source = SourceSpec(
         data.source_name,
         (data.topic,),
@@ -234,7 +233,7 @@ def _(data: Sink, at: _At) -> None:
 @_write.register(StateStore)
 def _(data: StateStore, at: _At) -> None:
     store = data.store
-    at.topology.add_state_store(_builder(store, at.default_store_type) if isinstance(store, Store) else store)
+    at.topology.add_state_store(store.shape.builder(store, at.suppliers) if isinstance(store, Store) else store)
 
 
 def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:
@@ -252,28 +251,6 @@ def _add_source(
         value_deserializer=_deserializer(consumed.value_serde),
         timestamp_extractor=consumed.timestamp_extractor,
         offset_reset=consumed.offset_reset,
-    )
-
-
-def _builder(store: Store, default_store_type: StoreType) -> AnyStoreBuilder:
-    chosen = store.materialized
-    supplier = chosen.store_supplier
-    if supplier is not None:
-        store_type = supplier.store_type
-        plain = store_type is StoreType.ROCKS_DB and not supplier.timestamped
-    else:
-        store_type = chosen.store_type or default_store_type
-        plain = False
-    return StoreBuilder(
-        store.name,
-        StoreKind.TIMESTAMPED_KEY_VALUE,
-        store_type,
-        store.key_serde,
-        store.value_serde,
-        caching=chosen.caching_enabled,
-        logging=chosen.logging_enabled,
-        log_config=dict(chosen.topic_config),
-        plain_body=plain,
     )
 
 

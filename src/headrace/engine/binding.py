@@ -14,25 +14,23 @@ from headrace.engine.queues import make_queue
 from headrace.engine.sinks import bind_dynamic_sink, bind_sink
 from headrace.errors import IllegalStateException, StreamsException, TopologyException
 from headrace.metrics import TaskMetrics
+from headrace.naming import changelog_topic
 from headrace.records import TopicPartition
-from headrace.state.buffer import BufferedStore
-from headrace.state.builders import StoreKind, StoreType
-from headrace.state.keyvalue import KeyValueStore, StoreBase, TimestampedKeyValueStore
-from headrace.state.memory import InMemoryBody
-from headrace.state.rocksdb import RocksDBBody
+from headrace.state.context import StoreContext
 from headrace.topology.built import ProcessorSpec, SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from headrace.api.engine import Process, ProcessChange, RecordCollector
+    from headrace.api.engine import ChangelogSend, Process, ProcessChange, RecordCollector
     from headrace.api.processor import Cancellable, PunctuationType, Punctuator
     from headrace.api.serde import SerdeContext
     from headrace.engine.punctuation import Schedule
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
     from headrace.records import Headers, TaskId
+    from headrace.state.base import StoreBase
     from headrace.state.builders import StoreBuilder
     from headrace.state.cache import CacheBudget
     from headrace.topology.built import SubTopology
@@ -136,34 +134,33 @@ class BoundTask:
     def _open_store(
         self, builder: StoreBuilder[Any, Any], budget: CacheBudget | None, store_path: Callable[[str], Path]
     ) -> None:
-        name = builder.name
+        name, settings = builder.name, self.settings
         changelog = self.sub.store_changelogs.get(name)
         log = None if changelog is None or changelog in self.sub.source_changelogs else self._logger(changelog)
-        in_memory = builder.store_type is StoreType.IN_MEMORY
-        rows = BufferedStore(name, InMemoryBody() if in_memory else RocksDBBody(store_path(name)), log)
-        topic = changelog or f"{self.settings.application_id}-{name}-changelog"
-        key_serde = self._serde(builder.key_serde, self.settings.default_key_serde, f"key of store {name}", "key")
-        value_serde = self._serde(
-            builder.value_serde, self.settings.default_value_serde, f"value of store {name}", "value"
-        )
-        cache = budget if builder.caching and budget is not None and budget.max_bytes > 0 else None
-        store: StoreBase[Any, Any]
-        if builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE:
-            store = TimestampedKeyValueStore(
-                rows, topic, key_serde, value_serde, self.record, cache, plain_body=builder.plain_body
+        store = builder.build(
+            StoreContext(
+                serde_topic=changelog or changelog_topic(settings.application_id, name),
+                path=store_path(name),
+                log=log,
+                key_serde=lambda given: self._serde(given, settings.default_key_serde, f"key of store {name}", "key"),
+                value_serde=lambda given: self._serde(
+                    given, settings.default_value_serde, f"value of store {name}", "value"
+                ),
+                record=self.record,
+                budget=budget,
+                drop=self.failures.drop,
             )
-        else:
-            store = KeyValueStore(rows, topic, key_serde, value_serde, self.record, cache)
+        )
         self.stores[name] = store
         if changelog is not None:
             self.changelogs[TopicPartition(changelog, self.task_id.partition)] = store
 
-    def _logger(self, changelog: str) -> Callable[[bytes, bytes | None, int | None], None]:
+    def _logger(self, changelog: str) -> ChangelogSend:
         send = self._collector.changelog_sender(changelog, self.task_id.partition)
 
-        def log(key: bytes, value: bytes | None, timestamp: int | None) -> None:
+        def log(key: bytes, value: bytes | None, timestamp: int | None, headers: Headers | None) -> None:
             try:
-                send(key, value, timestamp)
+                send(key, value, timestamp, headers)
             except Exception as e:
                 # a store whose changelog lacks a record is wrong from then on: no handler may pass over it
                 raise self.failures.fail(e)  # noqa: B904  # it is the same error, or an earlier one

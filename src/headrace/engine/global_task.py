@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from headrace.api.engine import Send
+    from headrace.api.engine import ChangelogSend, Send
     from headrace.engine.settings import EngineSettings
     from headrace.records import RawRecord
-    from headrace.state.keyvalue import StoreBase
+    from headrace.state.base import StoreBase
     from headrace.topology.built import GlobalStores
 
 _RUN = 1_000
@@ -106,8 +106,7 @@ class GlobalTask:
         if copy is None:
             self.process(partition, records)
             return
-        rows = [(key, copy.from_changelog(value, time)) for _, time, key, value, _ in records if key is not None]
-        copy.rows.body.write(rows, None)
+        copy.restore(records, None)
 
     def process(self, partition: TopicPartition, records: list[RawRecord]) -> None:
         """Take in new records of one partition.
@@ -127,7 +126,7 @@ class GlobalTask:
             except Exception as e:
                 raise bound.failures.fail_here(e)  # noqa: B904  # it is the same error, or has it as its cause
             for store in bound.stores.values():
-                store.rows.seal()
+                store.seal()
                 store.rows.apply(None)
 
     def close(self) -> None:
@@ -141,7 +140,7 @@ class _Nowhere:
     def sender(self, topic: str) -> Send:
         self._refuse(topic)
 
-    def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
+    def changelog_sender(self, topic: str, partition: int) -> ChangelogSend:
         self._refuse(topic)
 
     def partition_count(self, topic: str) -> int:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
     from headrace.records import RawRecord, TaskId
+    from headrace.state.base import StoreBase
     from headrace.state.cache import CacheBudget
-    from headrace.state.keyvalue import StoreBase
     from headrace.topology.built import SubTopology
 
 
@@ -179,11 +179,7 @@ class StreamTask:
 
     def restore(self, changelog: TopicPartition, records: list[RawRecord]) -> None:
         """Write committed records of a changelog partition, in order and at least one, to the store they are of."""
-        store = self._bound.changelogs[changelog]
-        rows = [
-            (key, store.from_changelog(value, timestamp)) for _, timestamp, key, value, _ in records if key is not None
-        ]
-        store.rows.restore(rows, records[-1][0] + 1)
+        self._bound.changelogs[changelog].restore(records, records[-1][0] + 1)
 
     def resume_from(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Take over partition and stream time, and what processors keep, from the metadata of the committed offsets."""
@@ -303,7 +299,7 @@ class StreamTask:
         except Exception as e:
             raise bound.failures.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
         for store in bound.stores.values():
-            store.rows.seal()
+            store.seal()
         moved: dict[TopicPartition, OffsetAndMetadata] = {}
         kept = bound.metadata
         for partition, queue in self.queues.items():

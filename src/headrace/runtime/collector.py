@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.api.engine import Send
+    from headrace.api.engine import ChangelogSend, Send
     from headrace.kafka import RecordProducer
 
 
@@ -25,7 +25,7 @@ class ProducerCollector:
         """See the protocol."""
         return self._producer.bind_send(topic)
 
-    def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
+    def changelog_sender(self, topic: str, partition: int) -> ChangelogSend:
         """See the protocol."""
         send = self._producer.bind_tracked_send(topic)
-        return lambda key, value, timestamp: send(partition, key, value, timestamp, None)
+        return lambda key, value, timestamp, headers: send(partition, key, value, timestamp, headers)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.engine.task import StreamTask
     from headrace.kafka import RecordConsumer, TopicAdmin
     from headrace.records import OffsetAndMetadata, RawRecord, TaskId, TopicPartition
-    from headrace.state.keyvalue import StoreBase
+    from headrace.state.base import StoreBase
 
 _log = logging.getLogger(__name__)
 

@@ -58,7 +58,11 @@ class KafkaStreams:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig.load(dict(config))
         get = self._config.__getitem__
         application_id: str = get(StreamsConfig.APPLICATION_ID_CONFIG)
-        built = topology.build(application_id, self._config.topic_config())
+        built = topology.build(
+            application_id,
+            self._config.topic_config(),
+            self._config[StreamsConfig.WINDOW_STORE_CHANGE_LOG_ADDITIONAL_RETENTION_MS_CONFIG],
+        )
         if not built.subtopologies:
             raise TopologyException(
                 "Topology has no stream threads and no global threads, must subscribe to at least one source"

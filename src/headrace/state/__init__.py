@@ -5,16 +5,24 @@ writes in memory over a body (:mod:`.memory`, :mod:`.rocksdb`). Reads see the re
 body; tombstones hide. The body never holds what has not been committed.
 """
 
-from headrace.state.builders import KeyValueBytesStoreSupplier, StoreBuilder, StoreKind, Stores, StoreType
+from headrace.api.stores import KeyValueBytesStoreSupplier, StoreType
+from headrace.state.builders import StoreBuilder, Stores
 from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
+from headrace.state.session import SessionStore
+from headrace.state.suppliers import InMemoryDslStoreSuppliers, RocksDBDslStoreSuppliers
+from headrace.state.window import TimestampedWindowStore, WindowStore
 
 __all__ = [
+    "InMemoryDslStoreSuppliers",
     "KeyValueBytesStoreSupplier",
     "KeyValueStore",
+    "RocksDBDslStoreSuppliers",
+    "SessionStore",
     "StoreBuilder",
-    "StoreKind",
     "StoreType",
     "Stores",
     "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "ValueAndTimestamp",
+    "WindowStore",
 ]

@@ -1,107 +1,295 @@
 """Descriptions of stores: what kind, where it keeps its rows, how it is cached and logged.
 
-A builder is a frozen value. Each ``with_…`` returns another one. Source: ``org.apache.kafka.streams.state.Stores``.
+A builder is a frozen value. Each ``with_…`` returns another one; ``build`` opens the store for one task. Source:
+``org.apache.kafka.streams.state.{Stores,StoreBuilder}`` (4.4).
 """
 
 from __future__ import annotations
 
+import logging
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from headrace.api.stores import KeyValueBytesStoreSupplier, StoreType
-from headrace.naming import validate_name
+from headrace.api.windows import MAX_TIMESTAMP
+from headrace.state import suppliers
+from headrace.state.buffer import BufferedStore
+from headrace.state.formats import PLAIN, TIMESTAMPED
+from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+from headrace.state.session import SessionStore
+from headrace.state.window import TimestampedWindowStore, WindowStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.api.serde import Serde
+    from headrace.api.stores import (
+        KeyValueBytesStoreSupplier,
+        SessionBytesStoreSupplier,
+        StoreSupplier,
+        WindowBytesStoreSupplier,
+    )
+    from headrace.api.windows import Duration
+    from headrace.state.base import StoreBase
+    from headrace.state.context import StoreContext
+    from headrace.state.formats import RowFormat
 
-__all__ = ["AnyStoreBuilder", "KeyValueBytesStoreSupplier", "StoreBuilder", "StoreKind", "StoreType", "Stores"]
+_log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class StoreKind(Enum):
-    """What a store's rows are."""
-
-    KEY_VALUE = "key-value"
-    """Values as they are."""
-    TIMESTAMPED_KEY_VALUE = "timestamped-key-value"
-    """Values with the timestamp of their last change."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreBuilder(Generic[K, V]):
-    """A store to be made once per task.
+    """A store to be made once per task. Each kind is a subclass; :class:`Stores` makes them.
 
     Serdes of None are filled from the configuration's defaults. ``logging`` False means no changelog: the store is
     lost with its directory. ``log_config`` holds topic settings that go over Kafka Streams' own for the changelog.
     """
 
-    name: str
-    kind: StoreKind
-    store_type: StoreType = StoreType.ROCKS_DB
+    supplier: StoreSupplier
     key_serde: Serde[K] | None = None
     value_serde: Serde[V] | None = None
     caching: bool = False
     logging: bool = True
     log_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
-    plain_body: bool = False
-    """A timestamped store on a supplier of plain values: rows carry no timestamp and read back as -1."""
 
-    def with_caching_enabled(self) -> StoreBuilder[K, V]:
+    cleanup_policy: ClassVar[str] = "compact"
+    """``cleanup.policy`` of the changelog topic, unless it is set otherwise."""
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self.supplier.name
+
+    def with_caching_enabled(self) -> Self:
         """Keep recent writes in the record cache, so that only the last of a commit interval goes further."""
         return replace(self, caching=True)
 
-    def with_caching_disabled(self) -> StoreBuilder[K, V]:
+    def with_caching_disabled(self) -> Self:
         """Send every write on at once."""
         return replace(self, caching=False)
 
-    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder[K, V]:
+    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> Self:
         """Write a changelog topic, with these topic settings over the usual ones."""
         return replace(self, logging=True, log_config=dict(config or {}))
 
-    def with_logging_disabled(self) -> StoreBuilder[K, V]:
+    def with_logging_disabled(self) -> Self:
         """Write no changelog: the store's content is lost with its directory."""
         return replace(self, logging=False, log_config={})
 
+    def changelog_times(self, additional_retention_ms: int) -> Mapping[str, str]:
+        """Settings of the changelog topic that follow from how long the store keeps its rows.
+
+        Args:
+            additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
+        """
+        return {}
+
+    @abstractmethod
+    def build(self, context: StoreContext) -> StoreBase[K, V]:
+        """Open the store for one task.
+
+        Raises:
+            TopologyException: A serde is missing.
+            ProcessorStateException: The rows on disk cannot be used.
+        """
+
+    def _rows(self, context: StoreContext) -> BufferedStore:
+        return BufferedStore(self.name, self.supplier.open(context.path), context.log)
+
+    def _serdes(self, context: StoreContext) -> tuple[Serde[K], Serde[V]]:
+        return context.key_serde(self.key_serde), context.value_serde(self.value_serde)
+
+
+@dataclass(frozen=True)
+class KeyValueStoreBuilder(StoreBuilder[K, V]):
+    """Values as they are."""
+
+    supplier: KeyValueBytesStoreSupplier
+
+    def build(self, context: StoreContext) -> KeyValueStore[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes = self._serdes(context)
+        return KeyValueStore(self._rows(context), *serdes, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class TimestampedKeyValueStoreBuilder(StoreBuilder[K, V]):
+    """Values with the timestamp of their last change."""
+
+    supplier: KeyValueBytesStoreSupplier
+
+    def build(self, context: StoreContext) -> TimestampedKeyValueStore[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes = self._serdes(context)
+        row_format = _timestamped_format(self.supplier, self.supplier.timestamped)
+        return TimestampedKeyValueStore(self._rows(context), *serdes, row_format, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class _WindowStoreBuilder(StoreBuilder[K, V]):
+    supplier: WindowBytesStoreSupplier
+    changelog_retention_ms: int | None = None
+    """What the changelog's retention follows from; None: the supplier's."""
+
+    cleanup_policy: ClassVar[str] = "compact,delete"
+
+    def __post_init__(self) -> None:
+        if self.caching and self.supplier.retain_duplicates:
+            _log.warning("store %s keeps duplicates, so it is not cached", self.name)
+            object.__setattr__(self, "caching", False)
+
+    def changelog_times(self, additional_retention_ms: int) -> Mapping[str, str]:
+        """See :class:`StoreBuilder`."""
+        return _kept(self.changelog_retention_ms, self.supplier.retention_ms, additional_retention_ms)
+
+
+@dataclass(frozen=True)
+class WindowStoreBuilder(_WindowStoreBuilder[K, V]):
+    """Values by key and window."""
+
+    def build(self, context: StoreContext) -> WindowStore[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes = self._serdes(context)
+        return WindowStore(self._rows(context), *serdes, self.supplier, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class TimestampedWindowStoreBuilder(_WindowStoreBuilder[K, V]):
+    """Values by key and window, with the timestamp of their last change."""
+
+    def build(self, context: StoreContext) -> TimestampedWindowStore[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes = self._serdes(context)
+        row_format = _timestamped_format(self.supplier, self.supplier.timestamped)
+        rows = self._rows(context)
+        return TimestampedWindowStore(rows, *serdes, row_format, self.supplier, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class SessionStoreBuilder(StoreBuilder[K, V]):
+    """Aggregates by key and session."""
+
+    supplier: SessionBytesStoreSupplier
+    changelog_retention_ms: int | None = None
+    """What the changelog's retention follows from; None: the supplier's."""
+
+    cleanup_policy: ClassVar[str] = "compact,delete"
+
+    def changelog_times(self, additional_retention_ms: int) -> Mapping[str, str]:
+        """See :class:`StoreBuilder`."""
+        return _kept(self.changelog_retention_ms, self.supplier.retention_ms, additional_retention_ms)
+
+    def build(self, context: StoreContext) -> SessionStore[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes = self._serdes(context)
+        return SessionStore(self._rows(context), *serdes, PLAIN, self.supplier, context, caching=self.caching)
+
 
 class Stores:
-    """Factory of store suppliers and builders. Source: ``org.apache.kafka.streams.state.Stores`` (4.4)."""
+    """Factory of store suppliers and builders. Source: ``org.apache.kafka.streams.state.Stores`` (4.4).
+
+    Lengths of time are milliseconds or a :class:`datetime.timedelta`.
+    """
 
     @staticmethod
     def persistent_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
         """RocksDB, plain values."""
-        validate_name(name)
-        return KeyValueBytesStoreSupplier(name, StoreType.ROCKS_DB, timestamped=False)
+        return suppliers.key_value_supplier(name, persistent=True)
 
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
         """RocksDB, values with timestamps."""
-        validate_name(name)
-        return KeyValueBytesStoreSupplier(name, StoreType.ROCKS_DB, timestamped=True)
+        return suppliers.key_value_supplier(name, persistent=True, timestamped=True)
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
         """In memory; plain or timestamped by the builder that takes it."""
-        validate_name(name)
-        return KeyValueBytesStoreSupplier(name, StoreType.IN_MEMORY, timestamped=False)
+        return suppliers.key_value_supplier(name, persistent=False)
+
+    @staticmethod
+    def persistent_window_store(
+        name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
+    ) -> WindowBytesStoreSupplier:
+        """RocksDB, plain values."""
+        return suppliers.window_supplier(
+            name, retention, window_size, persistent=True, retain_duplicates=retain_duplicates
+        )
+
+    @staticmethod
+    def persistent_timestamped_window_store(
+        name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
+    ) -> WindowBytesStoreSupplier:
+        """RocksDB, values with timestamps."""
+        return suppliers.window_supplier(
+            name, retention, window_size, persistent=True, retain_duplicates=retain_duplicates, timestamped=True
+        )
+
+    @staticmethod
+    def in_memory_window_store(
+        name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
+    ) -> WindowBytesStoreSupplier:
+        """In memory; plain or timestamped by the builder that takes it."""
+        return suppliers.window_supplier(
+            name, retention, window_size, persistent=False, retain_duplicates=retain_duplicates
+        )
+
+    @staticmethod
+    def persistent_session_store(name: str, retention: Duration) -> SessionBytesStoreSupplier:
+        """RocksDB."""
+        return suppliers.session_supplier(name, retention, persistent=True)
+
+    @staticmethod
+    def in_memory_session_store(name: str, retention: Duration) -> SessionBytesStoreSupplier:
+        """In memory."""
+        return suppliers.session_supplier(name, retention, persistent=False)
 
     @staticmethod
     def key_value_store_builder(
         supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
-    ) -> StoreBuilder[K, V]:
+    ) -> KeyValueStoreBuilder[K, V]:
         """A builder of a :class:`headrace.state.KeyValueStore`."""
-        return StoreBuilder(supplier.name, StoreKind.KEY_VALUE, supplier.store_type, key_serde, value_serde)
+        return KeyValueStoreBuilder(supplier, key_serde, value_serde)
 
     @staticmethod
     def timestamped_key_value_store_builder(
         supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
-    ) -> StoreBuilder[K, V]:
+    ) -> TimestampedKeyValueStoreBuilder[K, V]:
         """A builder of a :class:`headrace.state.TimestampedKeyValueStore`."""
-        return StoreBuilder(supplier.name, StoreKind.TIMESTAMPED_KEY_VALUE, supplier.store_type, key_serde, value_serde)
+        return TimestampedKeyValueStoreBuilder(supplier, key_serde, value_serde)
+
+    @staticmethod
+    def window_store_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
+    ) -> WindowStoreBuilder[K, V]:
+        """A builder of a :class:`headrace.state.WindowStore`."""
+        return WindowStoreBuilder(supplier, key_serde, value_serde)
+
+    @staticmethod
+    def timestamped_window_store_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
+    ) -> TimestampedWindowStoreBuilder[K, V]:
+        """A builder of a :class:`headrace.state.TimestampedWindowStore`."""
+        return TimestampedWindowStoreBuilder(supplier, key_serde, value_serde)
+
+    @staticmethod
+    def session_store_builder(
+        supplier: SessionBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
+    ) -> SessionStoreBuilder[K, V]:
+        """A builder of a :class:`headrace.state.SessionStore`."""
+        return SessionStoreBuilder(supplier, key_serde, value_serde)
+
+
+def _timestamped_format(supplier: StoreSupplier, timestamped: bool) -> RowFormat:
+    # a persistent body of plain values stays as it is on disk; what is in memory is made anew anyway
+    return PLAIN if supplier.persistent and not timestamped else TIMESTAMPED
+
+
+def _kept(chosen_ms: int | None, retention_ms: int, additional_ms: int) -> Mapping[str, str]:
+    kept_ms = retention_ms if chosen_ms is None else chosen_ms
+    return {"retention.ms": str(min(kept_ms + additional_ms, MAX_TIMESTAMP))}
 
 
 AnyStoreBuilder = StoreBuilder[Any, Any]

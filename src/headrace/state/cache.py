@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.state.sorted_keys import SortedKeys
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,11 +45,12 @@ class CacheBudget:
 class RecordCache:
     """The cache of one store. ``flush_row`` sends a dirty row on."""
 
-    __slots__ = ("_budget", "_dirty", "_flush_row", "entries")
+    __slots__ = ("_budget", "_dirty", "_flush_row", "_keys", "entries")
 
     def __init__(self, budget: CacheBudget, flush_row: Callable[[bytes, CacheEntry], None]) -> None:
         self.entries: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self._dirty: dict[bytes, None] = {}
+        self._keys: SortedKeys | None = None
         self._budget = budget
         self._flush_row = flush_row
 
@@ -72,6 +75,8 @@ class RecordCache:
         raw = entry[2]
         entries[key] = entry
         if former is None:
+            if self._keys is not None:
+                self._keys.add(key)
             budget.used_bytes += _ENTRY_OVERHEAD + len(key) + (0 if raw is None else len(raw))
         else:
             entries.move_to_end(key)
@@ -92,20 +97,17 @@ class RecordCache:
             self._budget.used_bytes -= _size(key, entry)
 
     @property
-    def dirty(self) -> bool:
-        """Whether a flush would send anything."""
-        return bool(self._dirty)
+    def dirty(self) -> int:
+        """How many rows a flush would send."""
+        return len(self._dirty)
 
-    def dirty_rows(self, low: bytes | None, high: bytes | None) -> dict[bytes, bytes | None]:
-        """Dirty rows with ``low <= key <= high``, for scans."""
-        entries = self.entries
-        return {
-            key: entries[key][2] for key in self._dirty if (low is None or key >= low) and (high is None or key <= high)
-        }
-
-    def dirty_entry(self, key: bytes) -> CacheEntry:
-        """The row under a key that :meth:`dirty_rows` gave."""
-        return self.entries[key]
+    def between(self, low: bytes | None, high: bytes | None) -> dict[bytes, CacheEntry]:
+        """Rows with ``low <= key <= high`` (None: no bound), clean ones too."""
+        entries, keys = self.entries, self._keys
+        if keys is None or len(keys) > 2 * len(entries) + 1000:
+            # the first look, or most of the keys are those of evicted rows
+            keys = self._keys = SortedKeys(entries)
+        return {key: entries[key] for key in keys.between(low, high) if key in entries}
 
     def flush(self) -> None:
         """Send every dirty row on. A row dirtied anew meanwhile waits for the next flush."""
@@ -129,6 +131,7 @@ class RecordCache:
             self._budget.used_bytes -= _size(key, entry)
         self.entries.clear()
         self._dirty.clear()
+        self._keys = None
 
 
 def _size(key: bytes, entry: CacheEntry) -> int:

@@ -1,50 +1,57 @@
-"""Rows in memory: a dict, and its keys in order only while somebody scans."""
+"""Rows in memory: a dict, and its keys in order as far as somebody scans."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
+
+from headrace.state.sorted_keys import SortedKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
 class InMemoryBody:
-    """A :class:`~headrace.state.body.KeyValueBody` that is lost with the process."""
+    """A :class:`~headrace.api.stores.KeyValueBody` that is lost with the process."""
 
     persistent = False
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes] = {}
-        self._sorted: list[bytes] | None = []
+        self._keys: SortedKeys | None = None
         self._offset: int | None = None
         self._origin: str | None = None
         self.get = self._rows.get
 
     def scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """See the protocol."""
-        keys = self._sorted
-        if keys is None:
-            keys = self._sorted = sorted(self._rows)
-        start = 0 if low is None else bisect_left(keys, low)
-        stop = len(keys) if high is None else bisect_right(keys, high)
         rows = self._rows
-        found = [(key, rows[key]) for key in keys[start:stop]]
+        keys = self._keys
+        if keys is None or len(keys) > 2 * len(rows) + 1000:
+            # the first scan, or most of the keys are those of deleted rows
+            keys = self._keys = SortedKeys(rows)
+        found = [(key, rows[key]) for key in dict.fromkeys(keys.between(low, high)) if key in rows]
         return iter(found[::-1] if reverse else found)
 
     def write(self, rows: Sequence[tuple[bytes, bytes | None]], offset: int | None) -> None:
         """See the protocol."""
-        mine = self._rows
+        mine, keys = self._rows, self._keys
         for key, value in rows:
             if value is None:
-                if mine.pop(key, None) is not None:
-                    self._sorted = None
+                mine.pop(key, None)
             else:
-                if key not in mine:
-                    self._sorted = None
+                if keys is not None and key not in mine:
+                    keys.add(key)
                 mine[key] = value
         if offset is not None:
             self._offset = offset
+
+    def delete_below(self, bound: bytes) -> None:
+        """See the protocol."""
+        keys = self._keys
+        if keys is None:
+            keys = self._keys = SortedKeys(self._rows)
+        for key in keys.take_below(bound):
+            self._rows.pop(key, None)
 
     def offset(self) -> int | None:
         """See the protocol."""
@@ -61,7 +68,7 @@ class InMemoryBody:
     def clear(self) -> None:
         """See the protocol."""
         self._rows.clear()
-        self._sorted = []
+        self._keys = None
         self._offset = self._origin = None
 
     def approximate_count(self) -> int:

@@ -29,7 +29,7 @@ _BATCH_ROWS = 10_000
 
 
 class RocksDBBody:
-    """A :class:`~headrace.state.body.KeyValueBody` on disk."""
+    """A :class:`~headrace.api.stores.KeyValueBody` on disk."""
 
     persistent = True
 
@@ -119,6 +119,14 @@ class RocksDBBody:
                 ) from e
         if offset is not None:
             self._offset = offset
+
+    def delete_below(self, bound: bytes) -> None:
+        """See the protocol."""
+        batch: Any = rocksdict.WriteBatch(raw_mode=True)
+        batch.delete_range(b"", bound)
+        self._db.write(batch)
+        # gives the files' space back at once, and lets other threads run meanwhile
+        self._db.compact_range(b"", bound)
 
     def offset(self) -> int | None:
         """See the protocol."""

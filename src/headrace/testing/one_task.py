@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from headrace.api.engine import Send
+    from headrace.api.engine import ChangelogSend, Send
     from headrace.engine.settings import EngineSettings
     from headrace.records import Headers
     from headrace.topology.built import BuiltTopology
@@ -127,9 +127,9 @@ class OneTask:
 
         return send
 
-    def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
+    def changelog_sender(self, topic: str, partition: int) -> ChangelogSend:
         """See :class:`headrace.api.engine.RecordCollector`."""
-        return lambda key, value, timestamp: self._send(topic, key, value, timestamp or 0, None)
+        return lambda key, value, timestamp, headers: self._send(topic, key, value, timestamp or 0, headers)
 
     def partition_count(self, topic: str) -> int:
         """See :class:`headrace.api.engine.RecordCollector`."""

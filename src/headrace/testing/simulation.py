@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from headrace.api.engine import Send
+    from headrace.api.engine import ChangelogSend, Send
     from headrace.engine.settings import EngineSettings
     from headrace.records import Headers, RawRecord
     from headrace.topology.built import BuiltTopology, GlobalStores
@@ -144,10 +144,10 @@ class Instance:
 
         return send
 
-    def changelog_sender(self, topic: str, partition: int) -> Callable[[bytes, bytes | None, int | None], None]:
+    def changelog_sender(self, topic: str, partition: int) -> ChangelogSend:
         """See :class:`headrace.api.engine.RecordCollector`."""
         to = TopicPartition(topic, partition)
-        return lambda key, value, timestamp: self._send(to, key, value, timestamp, None, tracked=True)
+        return lambda key, value, timestamp, headers: self._send(to, key, value, timestamp, headers, tracked=True)
 
     def partition_count(self, topic: str) -> int:
         """See :class:`headrace.api.engine.RecordCollector`."""

@@ -23,7 +23,6 @@ _REPARTITION = {
     "retention.ms": "-1",
     "segment.bytes": "52428800",
 }
-_KEY_VALUE_CHANGELOG = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
 def repartition(
@@ -38,9 +37,15 @@ def repartition(
     )
 
 
-def changelog(application_id: str, store: AnyStoreBuilder, topic_config: Mapping[str, str]) -> InternalTopic:
-    """The changelog topic of a key-value store."""
-    return InternalTopic(
-        changelog_topic(application_id, store.name),
-        MappingProxyType(_KEY_VALUE_CHANGELOG | dict(topic_config) | dict(store.log_config)),
-    )
+def changelog(
+    application_id: str, store: AnyStoreBuilder, topic_config: Mapping[str, str], additional_retention_ms: int
+) -> InternalTopic:
+    """The changelog topic of a store. How long records are kept follows from the store, not from ``topic_config``."""
+    config = {
+        "cleanup.policy": store.cleanup_policy,
+        "message.timestamp.type": "CreateTime",
+        **topic_config,
+        **store.changelog_times(additional_retention_ms),
+        **store.log_config,
+    }
+    return InternalTopic(changelog_topic(application_id, store.name), MappingProxyType(config))

@@ -368,19 +368,25 @@ class Topology:
                 listed = ", ".join(f"'{topic}' with {count}" for topic, count in sorted(counts.items()))
                 raise TopologyException(f"joined topics do not have the same number of partitions: {listed}")
 
-    def build(self, application_id: str, topic_config: Mapping[str, str] | None = None) -> BuiltTopology:
+    def build(
+        self,
+        application_id: str,
+        topic_config: Mapping[str, str] | None = None,
+        additional_retention_ms: int = 86_400_000,
+    ) -> BuiltTopology:
         """Freeze the topology for an application.
 
         Args:
             application_id: ``application.id``, in front of every internal topic's name.
             topic_config: Settings of internal topics (the configuration's ``topic.*`` without that prefix).
+            additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
         """
         extra = dict(topic_config or {})
         subs: list[SubTopology] = []
         global_subs: list[SubTopology] = []
         for number, names in enumerate(self._groups()):
             chosen = global_subs if self._is_global(names) else subs
-            chosen.append(self._subtopology(number, names, application_id, extra))
+            chosen.append(self._subtopology(number, names, application_id, extra, additional_retention_ms))
         return BuiltTopology(
             application_id,
             tuple(subs),
@@ -480,7 +486,12 @@ class Topology:
         return internal_topic(application_id, topic) if topic in self._repartition_topics else topic
 
     def _subtopology(
-        self, number: int, names: list[str], application_id: str, topic_config: Mapping[str, str]
+        self,
+        number: int,
+        names: list[str],
+        application_id: str,
+        topic_config: Mapping[str, str],
+        additional_retention_ms: int,
     ) -> SubTopology:
         specs: list[NodeSpec] = []
         children: dict[str, list[str]] = {name: [] for name in names}
@@ -509,12 +520,14 @@ class Topology:
                     stores[store] = self._global_stores[store] if self._is_global(names) else self._stores[store]
             specs.append(spec)
         changelogs = {
-            store.name: topics.changelog(application_id, store, topic_config)
+            store.name: topics.changelog(application_id, store, topic_config, additional_retention_ms)
             for store in stores.values()
             if store.logging
         }
         shared = {
-            store.name: replace(topics.changelog(application_id, store, topic_config), name=input_topic)
+            store.name: replace(
+                topics.changelog(application_id, store, topic_config, additional_retention_ms), name=input_topic
+            )
             for store in stores.values()
             if (input_topic := self._source_changelogs.get(store.name)) and store.name in self._stores
         }

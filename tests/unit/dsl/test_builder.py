@@ -19,7 +19,7 @@ from headrace.errors import ConfigException, TopologyException
 from headrace.processors.stateless import NullKeyFilter, StreamBranch
 from headrace.resets import AutoOffsetReset
 from headrace.serdes import Serdes
-from headrace.state.builders import StoreBuilder, Stores
+from headrace.state.builders import Stores
 from headrace.topology.built import BuiltTopology, ProcessorSpec, SinkSpec, SourceSpec
 
 JAVA_SUPPLIERS = "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$"
@@ -38,7 +38,7 @@ def built(builder: StreamsBuilder, config: dict[str, Any] | None = None) -> Buil
     return builder.build(config).build("app")
 
 
-def stores(topology: BuiltTopology) -> dict[str, StoreBuilder[Any, Any]]:
+def stores(topology: BuiltTopology) -> dict[str, Any]:
     return {store.name: store for sub in topology.subtopologies for store in sub.stores}
 
 
@@ -138,44 +138,45 @@ def test_what_a_materialized_says_reaches_the_store() -> None:
     grouped.count(Materialized.as_(Stores.persistent_timestamped_key_value_store("e")))
     grouped.count(Materialized.as_(Stores.in_memory_key_value_store("f")))
     found = stores(built(builder))
-    assert {name: (s.caching, s.logging, s.store_type.value, s.plain_body) for name, s in found.items()} == {
-        "a": (True, True, "rocksDB", False),
-        "b": (False, True, "rocksDB", False),
-        "c": (True, False, "in_memory", False),
-        "d": (True, True, "rocksDB", True),
-        "e": (True, True, "rocksDB", False),
-        "f": (True, True, "in_memory", False),
+    told = {n: (s.caching, s.logging, s.supplier.persistent, s.supplier.timestamped) for n, s in found.items()}
+    assert told == {
+        "a": (True, True, True, True),
+        "b": (False, True, True, True),
+        "c": (True, False, False, True),
+        "d": (True, True, True, False),
+        "e": (True, True, True, True),
+        "f": (True, True, False, False),
     }
     assert found["b"].log_config == {"segment.ms": "5"}
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    ("config", "persistent"),
     [
-        ({}, StoreType.ROCKS_DB),
-        ({"default.dsl.store": "in_memory"}, StoreType.IN_MEMORY),
+        ({}, True),
+        ({"default.dsl.store": "in_memory"}, False),
         (
             {"dsl.store.suppliers.class": JAVA_SUPPLIERS + "InMemoryDslStoreSuppliers"},
-            StoreType.IN_MEMORY,
+            False,
         ),
         (
             {"dsl.store.suppliers.class": "headrace.state:RocksDBDslStoreSuppliers", "default.dsl.store": "in_memory"},
-            StoreType.ROCKS_DB,
+            True,
         ),
     ],
 )
-def test_the_configuration_chooses_the_body_of_stores(config: dict[str, Any], expected: StoreType) -> None:
+def test_the_configuration_chooses_the_body_of_stores(config: dict[str, Any], persistent: bool) -> None:
     for at_construction in (True, False):
         builder = StreamsBuilder(config if at_construction else None)
         builder.stream("in").group_by_key().count()
         (store,) = stores(built(builder, None if at_construction else config)).values()
-        assert store.store_type is expected
+        assert store.supplier.persistent is persistent
 
 
 @pytest.mark.parametrize("config", [{"default.dsl.store": "disk"}, {"dsl.store.suppliers.class": "com.example.Mine"}])
 def test_an_unknown_body_of_stores_is_refused(config: dict[str, str]) -> None:
     ((key, value),) = config.items()
-    with pytest.raises(ConfigException, match=f"{key}={value}"):
+    with pytest.raises(ConfigException, match=f"{key}[=:].*{value}"):
         StreamsBuilder(config).build()
 
 

@@ -128,7 +128,7 @@ def test_memory_of_waiting_writes_is_counted_and_given_back(world: World) -> Non
 def test_a_failing_changelog_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     world = make_world(make_body("memory", tmp_path))
 
-    def broken(key: bytes, value: bytes | None, timestamp: int | None) -> None:
+    def broken(key: bytes, value: bytes | None, timestamp: int | None, headers: object) -> None:
         raise OSError("queue full")
 
     world.rows.log = broken

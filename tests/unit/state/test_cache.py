@@ -6,10 +6,10 @@ import pytest
 from unit.state.harness import World, make_body, make_world, plain, timestamped
 
 from headrace.api.engine import RecordContext
-from headrace.serdes import JsonSerde, Serdes
+from headrace.serdes import JsonSerde
 from headrace.state.buffer import BufferedStore
 from headrace.state.cache import UNDECODED, CacheBudget, CacheEntry, RecordCache
-from headrace.state.keyvalue import KeyValueStore, ValueAndTimestamp
+from headrace.state.keyvalue import ValueAndTimestamp
 from headrace.state.memory import InMemoryBody
 
 if TYPE_CHECKING:
@@ -258,8 +258,8 @@ def test_flushed_tombstones_leave_the_cache() -> None:
 def make_listening_store(budget: CacheBudget) -> tuple[Any, RecordContext, list[Any]]:
     """A store whose flushed rows go to ``handle[0]``, which may use the store."""
     record, log = RecordContext(), list[Any]()
-    rows = BufferedStore("s", InMemoryBody(), lambda key, value, timestamp: log.append((key, value)))
-    store: KeyValueStore[str, str] = KeyValueStore(rows, "t", Serdes.String(), Serdes.String(), record, budget)
+    rows = BufferedStore("s", InMemoryBody(), lambda key, value, timestamp, headers: log.append((key, value)))
+    store = plain(World(rows, record, [], budget))
     return store, record, log
 
 

@@ -145,7 +145,7 @@ def test_bounds_are_inclusive_and_may_be_open(store: KeyValueStore[str, str], la
 
 
 def test_keys_are_ordered_as_unsigned_bytes(world: World) -> None:
-    store = KeyValueStore(world.rows, "t", Serdes.Bytes(), Serdes.Bytes(), world.record, world.budget)
+    store = KeyValueStore(world.rows, Serdes.Bytes(), Serdes.Bytes(), world.context, caching=world.budget is not None)
     keys = [b"", b"\x00", b"\x00\x00", b"\x01", b"\x7f", b"\x80", b"\x80\x00", b"\xff", b"\xff\x00", b"\xff\xff"]
     for number, key in enumerate(reversed(keys)):
         store.put(key, b"v")
@@ -157,7 +157,7 @@ def test_keys_are_ordered_as_unsigned_bytes(world: World) -> None:
 
 
 def test_prefix_scan(world: World) -> None:
-    store = KeyValueStore(world.rows, "t", Serdes.Bytes(), Serdes.Bytes(), world.record, world.budget)
+    store = KeyValueStore(world.rows, Serdes.Bytes(), Serdes.Bytes(), world.context, caching=world.budget is not None)
     serializer = Serdes.Bytes().serializer
     keys = [b"a", b"a\x00", b"a\xff", b"a\xff\xff", b"b", b"\xff", b"\xff\x01", b"\xff\xff"]
     for number, key in enumerate(keys):
@@ -277,8 +277,11 @@ def test_stored_and_logged_forms_of_a_timestamped_row(tmp_path: Path) -> None:
     stamped.put("k", ValueAndTimestamp("v", 258))
     assert world.rows.get(b"k") == b"\x00\x00\x00\x00\x00\x00\x01\x02v"
     assert world.log == [(b"k", b"v", 258)]
-    assert stamped.from_changelog(b"v", 258) == world.rows.get(b"k")
-    assert stamped.from_changelog(None, 258) is None
+    stored = world.rows.get(b"k")
+    stamped.drop_uncommitted()
+    stamped.restore([(0, 258, b"k", b"v", None), (1, 258, b"gone", b"v", None), (2, 259, b"gone", None, None)], 3)
+    assert list(world.rows.scan(None, None)) == [(b"k", stored)]
+    assert world.rows.body.offset() == 3
 
 
 def test_plain_body_has_no_times_in_its_rows(world: World) -> None:
@@ -295,7 +298,8 @@ def test_plain_body_has_no_times_in_its_rows(world: World) -> None:
     store.drop_uncommitted()
     assert store.get("a") == ("1", -1)
     assert world.log == [(b"a", b"1", 10), (b"b", b"2", 20)]
-    assert store.from_changelog(b"1", 10) == b"1"
+    store.restore([(0, 10, b"a", b"3", None)], 1)
+    assert world.rows.get(b"a") == b"3"
 
 
 def test_values_changed_in_place_do_not_reach_the_store(world: World) -> None:

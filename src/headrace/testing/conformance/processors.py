@@ -9,7 +9,7 @@ from headrace.api.record import Record
 from headrace.errors import IllegalStateException
 from headrace.state.keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 from headrace.testing.conformance import functions
-from headrace.testing.conformance.values import LaterStep, text
+from headrace.testing.conformance.values import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,6 +74,18 @@ class _Buffer(_WithStore):
             self._store.delete(key)
 
 
+class _WindowSum(_WithStore):
+    def __init__(self, step: Mapping[str, Any]) -> None:
+        super().__init__(step["stores"][0])
+        self._back_ms: int = step["args"]["back_ms"]
+
+    def process(self, record: Record[Any, Any]) -> None:
+        store, key, timestamp = self._store, record.key, record.timestamp
+        store.put(key, record.value, timestamp)
+        rows = store.fetch(key, timestamp - self._back_ms, timestamp)
+        self.context.forward(record.with_value(sum(value for _, value in rows)))
+
+
 class _Ticks(Processor[Any, Any, Any, Any]):
     def __init__(self, step: Mapping[str, Any]) -> None:
         self._punctuation = _punctuation(step)
@@ -135,30 +147,24 @@ _WITH_STORE: dict[str, Callable[[str], Processor[Any, Any, Any, Any]]] = {
     "dedupe": _Dedupe,
     "table_put": _TablePut,
 }
-_PUNCTUATING: dict[str, Callable[[Mapping[str, Any]], Processor[Any, Any, Any, Any]]] = {
+_WITH_STEP: dict[str, Callable[[Mapping[str, Any]], Processor[Any, Any, Any, Any]]] = {
     "buffer": _Buffer,
     "ticks": _Ticks,
+    "window_sum": _WindowSum,
 }
-_LATER = {"window_sum": "window stores"}
 
 
 def supplier(step: Mapping[str, Any]) -> Callable[[], Processor[Any, Any, Any, Any]]:
-    """The supplier of the processor that a step names.
-
-    Raises:
-        LaterStep: The processor needs what the library does not have yet.
-    """
+    """The supplier of the processor that a step names."""
     name = step["processor"]
-    if name in _LATER:
-        raise LaterStep(f"processor {name} ({_LATER[name]})")
     if name in _SIMPLE:
         body = _SIMPLE[name]
         return lambda: _Simple(body)
     if name == "shift_time":
         shift: int = step["args"]["ms"]
         return lambda: _Simple(lambda context, record: context.forward(record.with_timestamp(record.timestamp + shift)))
-    if name in _PUNCTUATING:
-        return lambda: _PUNCTUATING[name](step)
+    if name in _WITH_STEP:
+        return lambda: _WITH_STEP[name](step)
     if name not in _WITH_STORE:
         raise IllegalStateException(f"no processor named {name}")
     make, store = _WITH_STORE[name], step["stores"][0]

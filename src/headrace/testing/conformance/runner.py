@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace import errors
 from headrace.errors import SerializationException
-from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+from headrace.state import KeyValueStore, SessionStore, TimestampedKeyValueStore, TimestampedWindowStore, WindowStore
 from headrace.testing.conformance.steps import Steps
 from headrace.testing.conformance.values import LaterStep, from_json, serde, to_json
 from headrace.testing.driver import TopologyTestDriver
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from headrace.api.windows import Windowed
     from headrace.topology import Topology
 
 _APPLICATION_ID = "golden"
@@ -220,7 +221,16 @@ class _Run:
 
 
 def _rows(store: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(store, TimestampedKeyValueStore):
+    if isinstance(store, TimestampedWindowStore):
+        for key, row in store.all():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            yield {"key": _windowed(key), "value": row.value, "timestamp": row.timestamp}  # pyright: ignore[reportUnknownArgumentType]  # any key
+    elif isinstance(store, WindowStore):
+        for key, value in store.all():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            yield {"key": _windowed(key), "value": value}  # pyright: ignore[reportUnknownArgumentType]  # any key
+    elif isinstance(store, SessionStore):
+        for key, value in store.fetch_range(None, None):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            yield {"key": _windowed(key), "value": value}  # pyright: ignore[reportUnknownArgumentType]  # any key
+    elif isinstance(store, TimestampedKeyValueStore):
         for key, row in store.all():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
             yield {"key": key, "value": row.value, "timestamp": row.timestamp}
     elif isinstance(store, KeyValueStore):
@@ -228,6 +238,10 @@ def _rows(store: Any) -> Iterator[dict[str, Any]]:
             yield {"key": key, "value": value}
     else:
         raise _Difference(f"a store of unknown kind: {type(store).__name__}")
+
+
+def _windowed(key: Windowed[Any]) -> dict[str, Any]:
+    return {"key": key.key, "start": key.window.start, "end": key.window.end}
 
 
 def _check_structure(topology: Topology, wanted: Mapping[str, Any]) -> None:

@@ -16,10 +16,11 @@ from headrace.api.options import (
     Repartitioned,
     TableJoined,
 )
+from headrace.api.stores import StoreType
 from headrace.dsl import GlobalKTable, KGroupedStream, KGroupedTable, KStream, KTable, StreamsBuilder
 from headrace.errors import IllegalStateException
 from headrace.resets import AutoOffsetReset
-from headrace.state.builders import AnyStoreBuilder, StoreBuilder, Stores, StoreType
+from headrace.state.builders import AnyStoreBuilder, StoreBuilder, Stores
 from headrace.testing.conformance import functions
 from headrace.testing.conformance.processors import fixed_key_supplier, supplier, transformer_supplier
 from headrace.testing.conformance.values import LaterStep, number, serde
@@ -377,8 +378,8 @@ def _materialized(step: Mapping[str, Any]) -> Materialized[Any, Any] | None:
     if how is None:
         return None
     name, kind = how.get("name"), how.get("store")
-    if kind in {"versioned", "lru"} or "retention_ms" in how:
-        raise LaterStep(f"store {kind}" if "retention_ms" not in how else "retention of a store")
+    if kind in {"versioned", "lru"}:
+        raise LaterStep(f"store {kind}")
     if kind == "plain":
         out: Materialized[Any, Any] = Materialized.as_(Stores.persistent_key_value_store(name))
     else:
@@ -388,6 +389,8 @@ def _materialized(step: Mapping[str, Any]) -> Materialized[Any, Any] | None:
     out = out.with_key_serde(serde(how.get("key"))).with_value_serde(serde(how.get("value")))
     if "caching" in how:
         out = out.with_caching_enabled() if how["caching"] else out.with_caching_disabled()
+    if "retention_ms" in how:
+        out = out.with_retention(how["retention_ms"])
     logging = how.get("logging")
     if logging is False:
         return out.with_logging_disabled()
@@ -400,9 +403,11 @@ def _store(step: Mapping[str, Any]) -> StoreBuilder[Any, Any]:
     name, kind = step["name"], step.get("type", "kv")
     in_memory = step.get("store") == "in_memory"
     key, value = serde(step.get("key")), serde(step.get("value"))
+    out: AnyStoreBuilder
     if kind == "window":
-        raise LaterStep("window stores")
-    if kind == "timestamped_kv":
+        made = Stores.in_memory_window_store if in_memory else Stores.persistent_window_store
+        out = Stores.window_store_builder(made(name, step["retention_ms"], step["window_ms"]), key, value)
+    elif kind == "timestamped_kv":
         timestamped = Stores.in_memory_key_value_store if in_memory else Stores.persistent_timestamped_key_value_store
         out = Stores.timestamped_key_value_store_builder(timestamped(name), key, value)
     elif kind == "kv":

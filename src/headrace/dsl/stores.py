@@ -1,0 +1,165 @@
+"""What kinds of stores the operators of the DSL need, and the builders that these become.
+
+Source: ``kstream.internals.{KeyValueStoreMaterializer,WindowStoreMaterializer,SlidingWindowStoreMaterializer,
+SessionStoreMaterializer}`` (4.4).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.api.stores import (
+    DslKeyValueParams,
+    DslSessionParams,
+    DslStoreSuppliers,
+    DslWindowParams,
+    KeyValueBytesStoreSupplier,
+    SessionBytesStoreSupplier,
+    StoreType,
+    WindowBytesStoreSupplier,
+)
+from headrace.errors import TopologyException
+from headrace.state.builders import SessionStoreBuilder, TimestampedKeyValueStoreBuilder, TimestampedWindowStoreBuilder
+from headrace.state.suppliers import built_in
+
+if TYPE_CHECKING:
+    from headrace.api.options import Materialized
+    from headrace.dsl.graph import Store
+    from headrace.state.builders import AnyStoreBuilder
+
+
+class StoreShape(ABC):
+    """What an operator needs of its store beyond names and serdes."""
+
+    @abstractmethod
+    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+        """The builder of the store.
+
+        Args:
+            store: What the user said of it.
+            default: Where stores keep their rows when the user did not say.
+
+        Raises:
+            TopologyException: The user's supplier is of another kind.
+            ValueError: The user's retention is too short for the windows.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueShape(StoreShape):
+    """The rows of a table by key."""
+
+    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+        """See :class:`StoreShape`."""
+        how = store.materialized
+        supplier = how.store_supplier or _suppliers(how, default).key_value_store(DslKeyValueParams(store.name))
+        if not isinstance(supplier, KeyValueBytesStoreSupplier):
+            raise _other_kind(store, KeyValueBytesStoreSupplier.__name__)
+        return TimestampedKeyValueStoreBuilder(
+            supplier,
+            store.key_serde,
+            store.value_serde,
+            caching=how.caching_enabled,
+            logging=how.logging_enabled,
+            log_config=dict(how.topic_config),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowShape(StoreShape):
+    """The rows of a windowed table.
+
+    Attributes:
+        size_ms: Length of a window; the time difference of sliding ones.
+        retention_ms: How long rows are needed at least.
+        sliding: The windows are sliding ones.
+        emit_on_close: Results go out when a window closes.
+    """
+
+    size_ms: int
+    retention_ms: int
+    sliding: bool = False
+    emit_on_close: bool = False
+
+    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+        """See :class:`StoreShape`."""
+        how = store.materialized
+        retention_ms = _retention(store, self.retention_ms)
+        supplier = how.store_supplier or _suppliers(how, default).window_store(
+            DslWindowParams(
+                store.name, retention_ms, self.size_ms, emit_on_close=self.emit_on_close, sliding=self.sliding
+            )
+        )
+        if not isinstance(supplier, WindowBytesStoreSupplier):
+            raise _other_kind(store, WindowBytesStoreSupplier.__name__)
+        return TimestampedWindowStoreBuilder(
+            supplier,
+            store.key_serde,
+            store.value_serde,
+            # what is given out when a sliding window closes is read from the rows: they must be complete below
+            caching=how.caching_enabled and not (self.sliding and self.emit_on_close),
+            logging=how.logging_enabled,
+            log_config=dict(how.topic_config),
+            changelog_retention_ms=retention_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionShape(StoreShape):
+    """The sessions of a windowed table.
+
+    Attributes:
+        retention_ms: How long sessions are needed at least.
+        emit_on_close: Results go out when a session closes.
+    """
+
+    retention_ms: int
+    emit_on_close: bool = False
+
+    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+        """See :class:`StoreShape`."""
+        how = store.materialized
+        retention_ms = _retention(store, self.retention_ms)
+        supplier = how.store_supplier or _suppliers(how, default).session_store(
+            DslSessionParams(store.name, retention_ms, self.emit_on_close)
+        )
+        if not isinstance(supplier, SessionBytesStoreSupplier):
+            raise _other_kind(store, SessionBytesStoreSupplier.__name__)
+        return SessionStoreBuilder(
+            supplier,
+            store.key_serde,
+            store.value_serde,
+            caching=how.caching_enabled and not self.emit_on_close,
+            logging=how.logging_enabled,
+            log_config=dict(how.topic_config),
+            changelog_retention_ms=retention_ms,
+        )
+
+
+KEY_VALUE: Final = KeyValueShape()
+
+
+def _suppliers(how: Materialized[Any, Any], default: DslStoreSuppliers) -> DslStoreSuppliers:
+    chosen = how.store_type
+    if chosen is None:
+        return default
+    return built_in(chosen) if isinstance(chosen, StoreType) else chosen
+
+
+def _other_kind(store: Store, needed: str) -> TopologyException:
+    given = type(store.materialized.store_supplier).__name__
+    return TopologyException(f"store {store.name} needs a {needed}, but its Materialized has a {given}")
+
+
+def _retention(store: Store, needed_ms: int) -> int:
+    asked = store.materialized.retention_ms
+    if asked is None:
+        return needed_ms
+    if asked < needed_ms:
+        raise ValueError(
+            f"the retention of store {store.name} is {asked} ms, but its windows need {needed_ms} ms "
+            "(their size, twice the time difference of sliding ones, or the gap of sessions; plus the grace period)"
+        )
+    return asked

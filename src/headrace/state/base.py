@@ -1,0 +1,199 @@
+"""What every store has: a name, bytes below it, a cache or none, and the commit steps that its task calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.errors import InvalidStateStoreException
+from headrace.state.buffer import overlaid
+from headrace.state.cache import UNDECODED, RecordCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from headrace.api.engine import ProcessChange
+    from headrace.api.serde import Serde
+    from headrace.records import Headers, RawRecord
+    from headrace.state.buffer import BufferedStore
+    from headrace.state.cache import CacheEntry
+    from headrace.state.context import StoreContext
+    from headrace.state.formats import RowFormat
+
+    Split = tuple[bytes, int, Headers | None]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StoreBase(Generic[K, V]):
+    """Types over bytes. Rows lie under *row keys*, which a kind of store makes of its keys (and times).
+
+    A kind says how its row keys are made and read (:meth:`_listener_key`), and what a write to the rows below does
+    (:meth:`_write`); reading, caching and flushing are the same for all.
+    """
+
+    def __init__(
+        self,
+        rows: BufferedStore,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        row_format: RowFormat,
+        context: StoreContext,
+        *,
+        caching: bool,
+    ) -> None:
+        self.name = rows.name
+        self.rows = rows
+        self._record = context.record
+        self._serde_topic = topic = context.serde_topic
+        self._encode_key: Callable[[K], bytes] = key_serde.serializer.bind(topic)
+        self._decode_key: Callable[[bytes], K] = key_serde.deserializer.bind(topic)
+        self._encode: Callable[[V], bytes] = value_serde.serializer.bind(topic)
+        self._decode: Callable[[bytes], V] = value_serde.deserializer.bind(topic)
+        self._keep_decoded = value_serde.immutable
+        self._keep_given = value_serde.immutable and value_serde.faithful
+        self._format = row_format
+        self._join, self._split = row_format.join, row_format.split
+        self._listener: ProcessChange | None = None
+        self._send_old_values = False
+        self.cache: RecordCache | None = None
+        if caching and context.budget is not None and context.budget.max_bytes > 0:
+            self.cache = RecordCache(context.budget, self._flush_row)
+        self._open = True
+
+    @property
+    def persistent(self) -> bool:
+        """Whether committed rows outlive the process."""
+        return self.rows.body.persistent
+
+    @property
+    def is_open(self) -> bool:
+        """False once the task has closed."""
+        return self._open
+
+    def set_flush_listener(self, listener: ProcessChange, send_old_values: bool) -> bool:
+        """Have flushed rows forwarded. Returns whether the store is cached: if not, the caller forwards by itself."""
+        self._send_old_values = send_old_values
+        if self.cache is None:
+            return False
+        self._listener = listener
+        return True
+
+    def flush(self) -> None:
+        """Send dirty cached rows on."""
+        if self.cache is not None:
+            self.cache.flush()
+
+    def seal(self) -> None:
+        """A commit begins: what was written so far belongs to it."""
+        self.rows.seal()
+
+    def restore(self, records: Sequence[RawRecord], offset: int | None) -> None:
+        """Take committed changelog records in, and the offset after them when they are of one partition."""
+        restored = self._restored
+        rows = [row for record in records if record[2] is not None for row in restored(record[2], record)]
+        self.rows.restore(rows, offset)
+
+    def close(self) -> None:
+        """Close; uncommitted writes are forgotten. Closing twice does nothing."""
+        if self._open:
+            self._open = False
+            if self.cache is not None:
+                self.cache.clear()
+            self.rows.close()
+
+    def drop_uncommitted(self) -> None:
+        """Forget cached and buffered writes."""
+        if self.cache is not None:
+            self.cache.clear()
+        self.rows.drop()
+
+    def _restored(self, key: bytes, record: RawRecord) -> Iterable[tuple[bytes, bytes | None]]:
+        """The rows that a changelog record stands for."""
+        _, timestamp, _, value, headers = record
+        return ((key, self._join(value, timestamp, headers)),)
+
+    def _write(self, row_key: bytes, raw: bytes | None, timestamp: int, headers: Headers | None) -> None:
+        """Write a row and its changelog record."""
+        self.rows.put(
+            row_key,
+            self._join(raw, timestamp, headers),
+            raw,
+            timestamp,
+            headers if self._format.headers else None,
+        )
+
+    def _listener_key(self, row_key: bytes) -> Any:
+        """The key that a flush listener is told of a row."""
+        return self._decode_key(row_key)
+
+    def _listener_time(self, row_key: bytes, timestamp: int) -> int:
+        """The time that a flush listener is told of a row."""
+        return timestamp
+
+    def _put_row(self, row_key: bytes, raw: bytes | None, timestamp: int, headers: Headers | None) -> None:
+        """A write of bytes, to the cache or through it."""
+        cache = self.cache
+        if cache is None:
+            self._write(row_key, raw, timestamp, headers)
+        else:
+            record = self._record
+            cache.put(row_key, (UNDECODED, timestamp, raw, headers, record.topic, record.partition, record.offset))
+
+    def _flush_row(self, row_key: bytes, entry: CacheEntry) -> None:
+        value, timestamp, raw, headers = entry[:4]
+        listener = self._listener
+        if listener is None:
+            self._write(row_key, raw, timestamp, headers)
+            return
+        old = self._below(row_key) if raw is None or self._send_old_values else None
+        if raw is None and old is None:
+            # never left the cache: nobody downstream has heard of it
+            return
+        saved = self._install(entry)
+        try:
+            self._write(row_key, raw, timestamp, headers)
+            new = None if raw is None else self._decode(raw) if value is UNDECODED else value
+            sent_old = self._decode(old[0]) if self._send_old_values and old is not None else None
+            time = self._listener_time(row_key, timestamp)
+            listener(self._listener_key(row_key), new, sent_old, True, time, headers)
+        finally:
+            self._reinstall(saved)
+
+    def _below(self, row_key: bytes) -> Split | None:
+        """A row below the cache."""
+        stored = self.rows.get(row_key)
+        return None if stored is None else self._split(stored)
+
+    def _scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, Split]]:
+        """Rows with ``low <= row key <= high``, cached ones over those below."""
+        split, cache = self._split, self.cache
+        below = ((key, split(stored)) for key, stored in self.rows.scan(low, high, reverse))
+        if cache is None:
+            return below
+        overlay: dict[bytes, Split | None] = {
+            key: None if entry[2] is None else (entry[2], entry[1], entry[3])
+            for key, entry in cache.between(low, high).items()
+        }
+        return overlaid(overlay, below, reverse)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidStateStoreException(f"store {self.name} is closed: its task is no longer here")
+
+    def _key(self, key: K | None) -> bytes:
+        if key is None:
+            raise ValueError(f"store {self.name}: key cannot be None")
+        if not self._open:
+            self._check_open()
+        return self._encode_key(key)
+
+    def _install(self, entry: CacheEntry) -> tuple[str | None, int, int, int, Headers | None]:
+        record = self._record
+        saved = (record.topic, record.partition, record.offset, record.timestamp, record.headers)
+        _, record.timestamp, _, record.headers, record.topic, record.partition, record.offset = entry
+        return saved
+
+    def _reinstall(self, saved: tuple[str | None, int, int, int, Headers | None]) -> None:
+        record = self._record
+        record.topic, record.partition, record.offset, record.timestamp, record.headers = saved

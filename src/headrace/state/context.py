@@ -1,0 +1,41 @@
+"""What a store is opened with: all that it may know of its task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from headrace.api.engine import RecordContext
+    from headrace.api.serde import Serde
+    from headrace.state.buffer import Log
+    from headrace.state.cache import CacheBudget
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContext:
+    """What a store is opened with, for one task.
+
+    Attributes:
+        serde_topic: Topic that the store's serdes are bound to: its changelog, or what would be its name.
+        path: Directory that the store may use.
+        log: Writes the changelog, or None when there is none.
+        key_serde: The builder's own key serde made ready for use, or the default for None. Raises a TopologyException
+            when there is neither.
+        value_serde: Likewise for values.
+        record: The task's record context.
+        budget: The thread's cache memory; None: no caching.
+        drop: Counts one write as dropped for a reason.
+    """
+
+    serde_topic: str
+    path: Path
+    log: Log | None
+    key_serde: Callable[[Serde[Any] | None], Serde[Any]]
+    value_serde: Callable[[Serde[Any] | None], Serde[Any]]
+    record: RecordContext
+    budget: CacheBudget | None
+    drop: Callable[[str], None]
