@@ -407,7 +407,7 @@ class StreamsConfig(KeyNames):
         for name in self._originals:
             if name in self._rows or name in CLIENT_KEYS or name in REGISTRY_KEYS:
                 continue
-            if name.startswith(("topic.", "client.tag.", HEADER_PREFIX)):
+            if name.startswith(("topic.", "client.tag.", HEADER_PREFIX, "__")):
                 continue
             prefix = next((p for p in _CLIENT_PREFIXES if name.startswith(p)), "")
             kind = _CLIENT_PREFIXES.get(prefix)
