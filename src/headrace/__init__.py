@@ -40,14 +40,31 @@ from headrace.api.options import (
     Named,
     Produced,
     Repartitioned,
+    TableJoined,
 )
 from headrace.api.processor import (
     FixedKeyProcessor,
     FixedKeyProcessorContext,
     Processor,
     ProcessorContext,
+    PunctuationType,
+    TransformerContext,
+    ValueTransformerWithKey,
 )
-from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
+from headrace.api.record import (
+    FixedKeyRecord,
+    Record,
+    RecordContext,
+    RecordMetadata,
+)
+from headrace.api.timestamps import (
+    ConsumerRecord,
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    TimestampExtractor,
+    UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
+)
 from headrace.api.windows import (
     EmitStrategy,
     SessionWindow,
@@ -61,28 +78,54 @@ from headrace.api.windows import (
     Windowed,
 )
 from headrace.config import StreamsConfig
-from headrace.dsl import BranchedKStream, KGroupedStream, KStream, KTable, StreamsBuilder
+from headrace.dsl import (
+    BranchedKStream,
+    GlobalKTable,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    StreamsBuilder,
+)
+from headrace.partitioning import (
+    StreamPartitioner,
+)
 from headrace.records import TaskId, TopicPartition
+from headrace.resets import (
+    AutoOffsetReset,
+)
 from headrace.runtime.states import State
 from headrace.runtime.streams import KafkaStreams, StreamThreadExceptionResponse
 from headrace.serdes import JsonSerde, Serde, Serdes
-from headrace.state import KeyValueStore, Stores, TimestampedKeyValueStore, ValueAndTimestamp
+from headrace.state import (
+    KeyValueStore,
+    StoreBuilder,
+    Stores,
+    StoreType,
+    TimestampedKeyValueStore,
+    ValueAndTimestamp,
+)
 from headrace.topology import Topology
 
 __all__ = [
+    "AutoOffsetReset",
     "Branched",
     "BranchedKStream",
     "Consumed",
+    "ConsumerRecord",
     "DeserializationExceptionHandler",
     "EmitStrategy",
     "ErrorHandlerContext",
+    "FailOnInvalidTimestamp",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
     "FixedKeyRecord",
+    "GlobalKTable",
     "Grouped",
     "Joined",
     "JsonSerde",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "KafkaStreams",
@@ -91,6 +134,7 @@ __all__ = [
     "LogAndContinueProcessingExceptionHandler",
     "LogAndFailExceptionHandler",
     "LogAndFailProcessingExceptionHandler",
+    "LogAndSkipOnInvalidTimestamp",
     "Materialized",
     "Named",
     "ProcessingExceptionHandler",
@@ -99,7 +143,9 @@ __all__ = [
     "Produced",
     "ProducerRecord",
     "ProductionExceptionHandler",
+    "PunctuationType",
     "Record",
+    "RecordContext",
     "RecordMetadata",
     "Repartitioned",
     "Response",
@@ -109,19 +155,28 @@ __all__ = [
     "SessionWindows",
     "SlidingWindows",
     "State",
+    "StoreBuilder",
+    "StoreType",
     "Stores",
+    "StreamPartitioner",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",
     "StreamsConfig",
+    "TableJoined",
     "TaskId",
     "TimeWindow",
     "TimeWindows",
+    "TimestampExtractor",
     "TimestampedKeyValueStore",
     "TopicPartition",
     "Topology",
+    "TransformerContext",
     "UnlimitedWindow",
     "UnlimitedWindows",
+    "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
+    "ValueTransformerWithKey",
+    "WallclockTimestampExtractor",
     "Window",
     "Windowed",
 ]
