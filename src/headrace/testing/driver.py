@@ -421,17 +421,17 @@ class TestInputTopic(Generic[K, V]):
         """Pipe a record without a key."""
         self.pipe_input(None, value, timestamp)
 
-    def pipe_record(self, record: TestRecord[K, V]) -> None:
+    def pipe_record(self, record: TestRecord[K | None, V | None] | TestRecord[K, V]) -> None:
         """Pipe a :class:`TestRecord`."""
         self.pipe_input(record.key, record.value, record.timestamp, record.headers)
 
-    def pipe_record_list(self, records: Iterable[TestRecord[K, V]]) -> None:
+    def pipe_record_list(self, records: Iterable[TestRecord[K | None, V | None] | TestRecord[K, V]]) -> None:
         """Pipe each record."""
         for record in records:
             self.pipe_record(record)
 
     def pipe_key_value_list(
-        self, pairs: Iterable[tuple[K, V]], start_timestamp: Moment | None = None, advance: Span = 0
+        self, pairs: Iterable[tuple[K | None, V | None]], start_timestamp: Moment | None = None, advance: Span = 0
     ) -> None:
         """Pipe each (key, value); with ``start_timestamp`` the times are ``start``, ``start + advance`` and so on."""
         at = None if start_timestamp is None else epoch_ms(start_timestamp)
@@ -441,7 +441,9 @@ class TestInputTopic(Generic[K, V]):
             if at is not None:
                 at += step
 
-    def pipe_value_list(self, values: Iterable[V], start_timestamp: Moment | None = None, advance: Span = 0) -> None:
+    def pipe_value_list(
+        self, values: Iterable[V | None], start_timestamp: Moment | None = None, advance: Span = 0
+    ) -> None:
         """Pipe each value without a key; times as in :meth:`pipe_key_value_list`."""
         at = None if start_timestamp is None else epoch_ms(start_timestamp)
         step = milliseconds(advance)
