@@ -150,7 +150,7 @@ class KafkaAvroSerializer(RegistrySerializer[Any]):
             return None
         return data.schema if type(data) is GenericRecord else type(data)
 
-    def _own_schema(self, data: Any) -> OwnSchema | None:
+    def _own_schema(self, topic: str, data: Any) -> OwnSchema | None:
         schema = self._schema
         if schema is None:
             schema = data.schema if isinstance(data, GenericRecord) else self._primitive(type(data))
@@ -299,7 +299,7 @@ class PrimitiveAvroSerde(RegistrySerde[Any]):
 
 
 class SpecificAvroSerde(RegistrySerde[T], Generic[T]):
-    """Values of a class: a dataclass, a msgspec Struct, a TypedDict or a NamedTuple.
+    """Values of a class: a dataclass, a msgspec Struct or a TypedDict.
 
     Its schema is made of the class (:mod:`headrace.serdes.registry.avro_types` says how) unless one is given. It is the
     reader's schema, too, so that values written by other versions are read as far as Avro's rules allow.

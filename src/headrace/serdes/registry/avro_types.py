@@ -3,8 +3,8 @@
 ==============================================  ============================================================
 Python                                          Avro
 ==============================================  ============================================================
-dataclass, msgspec Struct, TypedDict,           record, named as the class; fields under their encoded names,
-NamedTuple                                      with their defaults
+dataclass, msgspec Struct, TypedDict            record, named as the class; fields under their encoded names,
+                                                with their defaults
 bool, int, float, str, bytes, None              boolean, long, double, string, bytes, null
 datetime (aware)                                long, timestamp-micros; naive: local-timestamp-micros
 date, time                                      int, date; long, time-micros
@@ -94,9 +94,7 @@ def _of(info: inspect.Type, seen: dict[str, type[Any]]) -> Any:
             return {"type": "array", "items": _of(info.item_type, seen)}
         case inspect.DictType() if isinstance(info.key_type, inspect.StrType):
             return {"type": "map", "values": _of(info.value_type, seen)}
-        case inspect.StructType() | inspect.DataclassType() | inspect.TypedDictType() | inspect.NamedTupleType() if (
-            not getattr(info, "tag", None)
-        ):
+        case inspect.StructType() | inspect.DataclassType() | inspect.TypedDictType() if not getattr(info, "tag", None):
             return _record(info.cls, info.fields, seen)
         case _:
             raise TypeError(f"{_shown(info)} has no Avro form of its own: give the schema beside the class")
@@ -162,13 +160,13 @@ def _default(field: inspect.Field) -> Any:
         return msgspec.NODEFAULT
     plain = msgspec.to_builtins(default, builtin_types=_NATIVE)
     # dates and the like have other forms in each logical type: the class has the default, the schema has not
-    return plain if _is_json(plain) else msgspec.NODEFAULT
+    return msgspec.json.decode(msgspec.json.encode(plain)) if _is_json(plain) else msgspec.NODEFAULT
 
 
 def _is_json(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_json, value.values()))
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return all(map(_is_json, value))
     return value is None or isinstance(value, bool | int | float | str)
 

@@ -107,7 +107,7 @@ class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
         """What is equal, and hashable, for values of one schema; called for every value."""
 
     @abstractmethod
-    def _own_schema(self, data: T) -> OwnSchema | None:
+    def _own_schema(self, topic: str, data: T) -> OwnSchema | None:
         """The schema that ``data`` brings along; None when it has to be the registry's."""
 
     @abstractmethod
@@ -191,10 +191,7 @@ class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
         return frame_for_a_while
 
     def _frame(self, topic: str, data: T) -> _Frame:
-        try:
-            own = self._own_schema(data)
-        except RegistryException as e:
-            raise self._refused(e, topic, "of an imported schema") from e
+        own = self._own_schema(topic, data)
         record_name = None if own is None else own.record_name
         subject = self._given_settings.subject_strategy.subject_name(topic, self._is_key, record_name)
         found = self._find(topic, subject, None if own is None else own.schema)
@@ -225,9 +222,10 @@ class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
                 return client.register_schema(subject, schema, settings.normalize)
             return client.lookup_schema(subject, schema, settings.normalize)
         except RegistryException as e:
-            raise self._refused(e, topic, subject) from e
+            raise self.refused(e, topic, subject) from e
 
-    def _refused(self, error: RegistryException, topic: str, subject: str) -> KafkaException:
+    def refused(self, error: RegistryException, topic: str, subject: str) -> KafkaException:
+        """What to raise when the registry does not take or find a schema of ``subject``."""
         what = f"The schema of {self._half}s for topic '{topic}'"
         where = f"subject '{subject}' at {self._client.where}"
         if error.status == _NOT_COMPATIBLE:

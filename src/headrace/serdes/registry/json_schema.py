@@ -85,7 +85,7 @@ class KafkaJsonSchemaSerializer(RegistrySerializer[Any]):
     def _schema_key(self, data: Any) -> Any:
         return None
 
-    def _own_schema(self, data: Any) -> OwnSchema | None:
+    def _own_schema(self, topic: str, data: Any) -> OwnSchema | None:
         if self._schema is None:
             return None
         return OwnSchema(self._schema, msgspec.json.decode(self._schema.text).get("title"))

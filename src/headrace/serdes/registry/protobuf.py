@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headrace.errors import ConfigException, SerializationException
 from headrace.serdes.registry.base import OwnSchema, RegistryDeserializer, RegistrySerde, RegistrySerializer, as_type
 from headrace.serdes.registry.client import PROTOBUF, Schema, SchemaReference
+from headrace.serdes.registry.errors import RegistryException
 from headrace.serdes.registry.wire import encode_indexes, skip_indexes
 
 try:
@@ -52,9 +53,9 @@ class KafkaProtobufSerializer(RegistrySerializer[Message]):
     def _schema_key(self, data: Message) -> Any:
         return type(data)
 
-    def _own_schema(self, data: Message) -> OwnSchema | None:
+    def _own_schema(self, topic: str, data: Message) -> OwnSchema | None:
         descriptor = _checked(data, Message if self._type is None else self._type)
-        schema = Schema(_text(descriptor.file), PROTOBUF, self._references(descriptor.file))
+        schema = Schema(_text(descriptor.file), PROTOBUF, self._references(topic, descriptor.file))
         return OwnSchema(schema, descriptor.full_name, encode_indexes(message_indexes(descriptor)))
 
     def _encoder(self, schema: Schema, data: Message) -> Callable[[Message], bytes]:
@@ -66,20 +67,26 @@ class KafkaProtobufSerializer(RegistrySerializer[Message]):
 
         return encode
 
-    def _references(self, file: FileDescriptor) -> tuple[SchemaReference, ...]:
-        settings, client = self._given_settings, self._client
+    def _references(self, topic: str, file: FileDescriptor) -> tuple[SchemaReference, ...]:
         found: list[SchemaReference] = []
         for used in file.dependencies:
             if used.name.startswith(_WELL_KNOWN):
                 continue
-            schema = Schema(_text(used), PROTOBUF, self._references(used))
-            if settings.auto_register:
-                client.register_schema(used.name, schema, settings.normalize)
-            version = client.lookup_schema(used.name, schema, settings.normalize).version
-            if version is None:
-                raise ConfigException(f"{client.where} does not tell the version of subject '{used.name}'")
-            found.append(SchemaReference(used.name, used.name, version))
+            schema = Schema(_text(used), PROTOBUF, self._references(topic, used))
+            try:
+                found.append(SchemaReference(used.name, used.name, self._version(used.name, schema)))
+            except RegistryException as e:
+                raise self.refused(e, topic, used.name) from e
         return tuple(found)
+
+    def _version(self, subject: str, schema: Schema) -> int:
+        settings, client = self._given_settings, self._client
+        if settings.auto_register:
+            client.register_schema(subject, schema, settings.normalize)
+        version = client.lookup_schema(subject, schema, settings.normalize).version
+        if version is None:
+            raise ConfigException(f"{client.where} does not tell the version of subject '{subject}'")
+        return version
 
 
 class KafkaProtobufDeserializer(RegistryDeserializer[Message]):
