@@ -326,7 +326,6 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "processing.exception.handler.global.enabled", _BOOLEAN, "false", _HIGH,
         "Ask the processing handler about errors in global stores, too.",
-        support=_NO_EFFECT, note="Global stores are not in this version.",
     ),
     ConfigKey(
         "processing.guarantee", _STRING, AT_LEAST_ONCE, _MEDIUM,

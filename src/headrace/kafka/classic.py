@@ -70,7 +70,7 @@ class ClassicMembership:
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
         group_instance_id: str | None = None,
-        topics: Sequence[str],
+        topics: Callable[[], Sequence[str]],
         subscription_userdata: Callable[[frozenset[TaskId]], bytes],
         assignor: Callable[[Sequence[GroupMember]], Mapping[str, MemberAssignment]],
         connect_timeout_ms: int = 30_000,
@@ -85,7 +85,7 @@ class ClassicMembership:
             group_id, group_instance_id, session_timeout_ms, heartbeat_interval_ms, max_poll_interval_ms
         )
         self._connect_timeout_ms = connect_timeout_ms
-        self._topics = tuple(topics)
+        self._topics = topics
         self._userdata = subscription_userdata
         self._assignor = assignor
         self._connection: GroupConnection | None = None
@@ -201,7 +201,7 @@ class _Share:
     def __init__(
         self,
         settings: GroupSettings,
-        topics: Sequence[str],
+        topics: Callable[[], Sequence[str]],
         userdata: Callable[[frozenset[TaskId]], bytes],
         assignor: Callable[[Sequence[GroupMember]], Mapping[str, MemberAssignment]],
     ) -> None:
@@ -259,7 +259,7 @@ class _Share:
     def subscription(self) -> tuple[Sequence[str], bytes, frozenset[TopicPartition], int]:
         """See ``GroupListener``."""
         tasks, partitions, generation = self.claims()
-        return self._topics, self._userdata(tasks), partitions, generation
+        return self._topics(), self._userdata(tasks), partitions, generation
 
     def perform_assignment(self, members: Sequence[GroupMember]) -> Mapping[str, MemberAssignment]:
         """See ``GroupListener``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.api.handlers import LogAndFailProcessingExceptionHandler
 from headrace.api.serde import Serde
 from headrace.config import StreamsConfig
 from headrace.config.loading import make
@@ -56,4 +57,9 @@ def engine_settings(config: StreamsConfig, system_time_ms: Callable[[], int]) ->
         uncommitted_max_bytes=config[StreamsConfig.STATESTORE_UNCOMMITTED_MAX_BYTES_CONFIG],
         system_time_ms=system_time_ms,
         task_timeout_ms=config[StreamsConfig.TASK_TIMEOUT_MS_CONFIG],
+        global_processing_handler=(
+            instance(config, StreamsConfig.PROCESSING_EXCEPTION_HANDLER_CLASS_CONFIG)
+            if config[StreamsConfig.PROCESSING_EXCEPTION_HANDLER_GLOBAL_ENABLED_CONFIG]
+            else LogAndFailProcessingExceptionHandler()
+        ),
     )

@@ -6,16 +6,17 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.topology.built import SourceSpec
+
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Mapping
 
     from headrace.config import StreamsConfig
     from headrace.engine.settings import EngineSettings
     from headrace.resets import AutoOffsetReset
     from headrace.runtime.topics import TopicPreparation
     from headrace.state.directory import StateDirectory
-    from headrace.topology.built import BuiltTopology, SubTopology
+    from headrace.topology.built import BuiltTopology
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,6 @@ class ClientSettings:
     process_id: uuid.UUID
     config: StreamsConfig
     engine: EngineSettings
-    subtopologies: Mapping[int, SubTopology]
     fingerprint: bytes
     topics: TopicPreparation
     directory: StateDirectory
@@ -39,8 +39,6 @@ class ClientSettings:
     repartition_purge_interval_ms: int
     metadata_max_age_ms: int
     cache_bytes_per_thread: int
-    reset_policies: Mapping[str, AutoOffsetReset]
-    """Reset policy by source topic, where the source has one of its own."""
     default_reset_policy: AutoOffsetReset
 
     def membership_options(self, thread_index: int) -> dict[str, Any]:
@@ -48,10 +46,25 @@ class ClientSettings:
         return self.config.membership_config(thread_index)
 
 
+def reset_policies(built: BuiltTopology) -> dict[str, AutoOffsetReset]:
+    """Reset policy by source topic, where the source has one of its own."""
+    return {
+        topic: node.offset_reset
+        for sub in built.subtopologies
+        for node in sub.nodes
+        if isinstance(node, SourceSpec) and node.offset_reset is not None
+        for topic in node.topics
+    }
+
+
 def fingerprint(built: BuiltTopology) -> bytes:
-    """A short hash of what members of one group must agree on: sub-topologies, their topics and stores."""
+    """A short hash of what members of one group must agree on: sub-topologies, their topics and stores.
+
+    Of sources with patterns that is the pattern: members may find new topics at different moments.
+    """
     text = "\n".join(
-        f"{sub.id} {sorted(sub.source_topics)} {sorted(sub.repartition_topics)} {sorted(sub.changelog_topics)}"
+        f"{sub.id} {sorted((*sub.source_topics, *sub.patterns))} {sorted(sub.repartition_topics)} "
+        f"{sorted(sub.changelog_topics)}"
         for sub in built.subtopologies
     )
     return hashlib.sha256(text.encode("utf-8")).digest()[:8]

@@ -45,18 +45,20 @@ from headrace.errors import (
 )
 from headrace.kafka import Assigned, ClassicMembership, Lost, RecordConsumer, Revoked, TopicAdmin
 from headrace.resets import AutoOffsetReset
+from headrace.runtime.client import reset_policies
 from headrace.runtime.committer import Committer
 from headrace.runtime.state_updater import StateUpdater
 from headrace.runtime.states import THREAD_TRANSITIONS, StateMachine, ThreadState
 from headrace.state.cache import CacheBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from headrace.kafka import MembershipEvent
     from headrace.records import TaskId, TopicPartition
     from headrace.runtime.client import ClientSettings
     from headrace.runtime.state_updater import Restored
+    from headrace.topology.built import SubTopology
     from headrace.topology.copartition import Plan
 
 _log = logging.getLogger(__name__)
@@ -77,9 +79,12 @@ class StreamThread:
         shared: What all threads of the client share.
         on_state: Called on every change of state, on this thread.
         on_error: Called with the fatal error, on this thread, when its loop has ended by one.
+        global_stores: The stores that every processor may read by name; complete when the thread is started.
     """
 
     _plan: Plan
+    _subtopologies: dict[int, SubTopology]
+    _reset_policies: dict[str, AutoOffsetReset]
     _admin: TopicAdmin
     _consumer: RecordConsumer
     _updater: StateUpdater
@@ -92,6 +97,7 @@ class StreamThread:
         shared: ClientSettings,
         on_state: Callable[[StreamThread, ThreadState, ThreadState], None],
         on_error: Callable[[StreamThread, Exception], None],
+        global_stores: Callable[[], Mapping[str, object]],
     ) -> None:
         self.index = index
         self.name = f"{shared.client_id}-StreamThread-{index}"
@@ -120,6 +126,8 @@ class StreamThread:
         self._turn = 0
         self._counts: dict[str, int] = {}
         self._changed_topic: str | None = None
+        self._topics_changed = False
+        self._global_stores = global_stores
         self._last_purge = self._last_look = time.monotonic()
         self._purge_due = False
         self._cleanup = ExitStack()
@@ -189,15 +197,14 @@ class StreamThread:
         _log.info("%s: connecting to %s", self.name, ", ".join(config.bootstrap_servers))
         self._admin = admin = TopicAdmin(config.admin_config(client_id=f"{shared.client_id}-admin"), _ADMIN_TIMEOUT_MS)
         later(admin.close)
-        self._plan = found = self._prepared(admin)
-        self._counts = dict(found.partition_counts)
+        self._take_plan(self._prepared(admin))
         self._membership = ClassicMembership(
             config.main_consumer_config(),
             shared.application_id,
             f"{self.name}-consumer",
-            topics=sorted({topic for topics in found.source_topics.values() for topic in topics}),
+            topics=lambda: sorted({topic for topics in self._plan.source_topics.values() for topic in topics}),
             subscription_userdata=self._subscription,
-            assignor=TaskAssignor(found.tasks),
+            assignor=lambda members: TaskAssignor(self._plan.tasks)(members),
             **shared.membership_options(self.index),
         )
         later(lambda: self._membership.close(self._leave_group))
@@ -237,6 +244,31 @@ class StreamThread:
                 brokers = ", ".join(self._shared.config.bootstrap_servers)
                 _log.warning("%s: the brokers at %s do not answer, trying again: %s", self.name, brokers, e)
                 self._stop.wait(0.5)
+
+    def _take_plan(self, found: Plan) -> None:
+        self._plan = found
+        self._counts = dict(found.partition_counts)
+        self._subtopologies = {sub.id: sub for sub in found.built.subtopologies}
+        self._reset_policies = reset_policies(found.built)
+
+    def _refresh_topics(self) -> None:
+        """Follow what the patterns of sources match now: tasks that get or lose partitions are made again."""
+        former, found = self._plan, self._shared.topics.refresh(self._admin)
+        self._topics_changed = False
+        if found.tasks == former.tasks:
+            return
+        changed = {task_id for task_id in self._tasks if found.tasks.get(task_id) != former.tasks.get(task_id)}
+        _log.info("%s: topics of its patterns have changed; tasks made again: %s", self.name, _names(changed))
+        if self._running:
+            self._commit()
+        self._remove_from_updater(changed)
+        for task_id in changed:
+            self._close_task(task_id)
+        self._take_plan(found)
+        self._again |= {task_id for task_id in changed if task_id in found.tasks}
+        self._again_at = time.monotonic()
+        self._machine.try_move(ThreadState.PARTITIONS_ASSIGNED)
+        self._membership.request_rejoin("topics of its patterns have changed")
 
     def _subscription(self, owned: frozenset[TaskId]) -> bytes:
         stored = frozenset(self._shared.directory.task_ids())
@@ -385,6 +417,9 @@ class StreamThread:
                 _names(event.tasks),
             )
             self._machine.try_move(ThreadState.PARTITIONS_ASSIGNED)
+            if self._shared.topics.has_patterns:
+                # the leader may have found topics that this member has not seen yet
+                self._committer.retried("looking for topics", self._refresh_topics)
             self._start_tasks(event.all_tasks - self._again)
         elif isinstance(event, Revoked):
             _log.info("%s: revoked tasks %s", self.name, _names(event.tasks))
@@ -413,6 +448,9 @@ class StreamThread:
             if task_id in self._tasks:
                 continue
             partitions = self._plan.tasks.get(task_id)
+            if partitions is None and self._shared.topics.has_patterns:
+                # its topic was deleted since; the next assignment is without it
+                continue
             if partitions is None:
                 raise StreamsException(
                     f"The group gave task {task_id}, which this topology does not have: other instances run another "
@@ -429,7 +467,7 @@ class StreamThread:
             self._waiting_for_directory.discard(task_id)
             try:
                 task = StreamTask(
-                    shared.subtopologies[task_id.subtopology],
+                    self._subtopologies[task_id.subtopology],
                     task_id,
                     shared.engine,
                     self._committer.collector,
@@ -437,6 +475,7 @@ class StreamThread:
                     lambda store, task_id=task_id: shared.directory.store_path(task_id, store),  # type: ignore[misc]  # bound at once
                     self._consumer.is_caught_up,
                     partitions,
+                    self._global_stores(),
                 )
             except BaseException:
                 shared.directory.release(task_id, self)
@@ -502,20 +541,26 @@ class StreamThread:
         """Records in partitions added to a source topic would be read by nobody: say so and end."""
         if self._changed_topic is not None:
             raise StreamsException(self._changed_topic)
+        if self._topics_changed:
+            self._committer.retried("looking for topics", self._refresh_topics)
         now = time.monotonic()
         if now - self._last_look < self._shared.metadata_max_age_ms / 1000:
             return
         self._last_look = now
-        sources = {topic for topics in self._plan.source_topics.values() for topic in topics}
+        plan = self._plan
+        sources = {topic for topics in plan.source_topics.values() for topic in topics}
 
         def look() -> None:
             for topic, count in self._admin.partition_counts(sources).items():
-                if count != self._plan.partition_counts[topic]:
+                if count != plan.partition_counts[topic]:
                     self._changed_topic = (
-                        f"Topic {topic} now has {count} partitions instead of {self._plan.partition_counts[topic]}: "
+                        f"Topic {topic} now has {count} partitions instead of {plan.partition_counts[topic]}: "
                         "tasks and internal topics are laid out for the former number. A rebuild is needed (headrace "
                         "reset with --topology, then start)."
                     )
+            found = self._shared.topics.found(self._admin)
+            if any(sub.source_topics != plan.source_topics[sub.id] for sub in found.subtopologies):
+                self._topics_changed = True
 
         self._updater.submit(look)
 
@@ -602,7 +647,7 @@ class StreamThread:
     def _reset_policy(self, partition: TopicPartition) -> AutoOffsetReset:
         if partition.topic in self._plan.repartition_topics:
             return AutoOffsetReset.EARLIEST
-        return self._shared.reset_policies.get(partition.topic) or self._shared.default_reset_policy
+        return self._reset_policies.get(partition.topic) or self._shared.default_reset_policy
 
 
 def _names(tasks: Iterable[TaskId]) -> str:

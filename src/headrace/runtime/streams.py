@@ -13,11 +13,11 @@ from headrace.config import StreamsConfig
 from headrace.errors import IllegalStateException, TopologyException
 from headrace.runtime.classes import engine_settings
 from headrace.runtime.client import ClientSettings, fingerprint
+from headrace.runtime.global_thread import GlobalStreamThread
 from headrace.runtime.states import CLIENT_TRANSITIONS, State, StateMachine, ThreadState
 from headrace.runtime.stream_thread import StreamThread
 from headrace.runtime.topics import TopicPreparation
 from headrace.state.directory import StateDirectory
-from headrace.topology.built import SourceSpec
 
 if TYPE_CHECKING:
     import uuid
@@ -63,7 +63,7 @@ class KafkaStreams:
             self._config.topic_config(),
             self._config[StreamsConfig.WINDOW_STORE_CHANGE_LOG_ADDITIONAL_RETENTION_MS_CONFIG],
         )
-        if not built.subtopologies:
+        if not built.subtopologies and built.global_stores is None:
             raise TopologyException(
                 "Topology has no stream threads and no global threads, must subscribe to at least one source"
             )
@@ -71,14 +71,14 @@ class KafkaStreams:
         self._directory = StateDirectory(get(StreamsConfig.STATE_DIR_CONFIG), application_id)
         try:
             process_id = self._directory.process_id
-            threads: int = get(StreamsConfig.NUM_STREAM_THREADS_CONFIG)
+            threads: int = get(StreamsConfig.NUM_STREAM_THREADS_CONFIG) if built.subtopologies else 0
+            caches = threads + (built.global_stores is not None)
             self._shared = ClientSettings(
                 application_id=application_id,
                 client_id=get(StreamsConfig.CLIENT_ID_CONFIG) or f"{application_id}-{process_id}",
                 process_id=process_id,
                 config=self._config,
                 engine=engine,
-                subtopologies={sub.id: sub for sub in built.subtopologies},
                 fingerprint=fingerprint(built),
                 topics=TopicPreparation(built, get(StreamsConfig.REPLICATION_FACTOR_CONFIG)),
                 directory=self._directory,
@@ -89,14 +89,7 @@ class KafkaStreams:
                 max_poll_interval_ms=self._config.max_poll_interval_ms,
                 metadata_max_age_ms=get(StreamsConfig.METADATA_MAX_AGE_CONFIG),
                 repartition_purge_interval_ms=get(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG),
-                cache_bytes_per_thread=get(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG) // max(threads, 1),
-                reset_policies={
-                    topic: node.offset_reset
-                    for sub in built.subtopologies
-                    for node in sub.nodes
-                    if isinstance(node, SourceSpec) and node.offset_reset
-                    for topic in node.topics
-                },
+                cache_bytes_per_thread=get(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG) // max(caches, 1),
                 default_reset_policy=self._config.auto_offset_reset,
             )
         except BaseException:
@@ -107,6 +100,11 @@ class KafkaStreams:
         self._machine = StateMachine("the client", State.CREATED, CLIENT_TRANSITIONS, self._changed)
         self._changes: deque[tuple[State, State]] = deque()
         self._guard = threading.RLock()
+        self._global: GlobalStreamThread | None = None
+        if built.global_stores is not None:
+            self._global = GlobalStreamThread(
+                built.global_stores, self._shared, self._start_threads, self._global_thread_failed
+            )
         self._threads = [self._make_thread(index) for index in range(1, threads + 1)]
 
     def __enter__(self) -> Self:
@@ -157,8 +155,10 @@ class KafkaStreams:
                 raise IllegalStateException(
                     f"The client was started or stopped before, it cannot be started again (state {self.state().value})"
                 )
-            for thread in self._threads:
-                thread.start()
+            if self._global is not None:
+                self._global.start()
+            else:
+                self._start_threads()
         self._tell()
 
     def close(self, timeout_s: float | None = None, leave_group: bool = True) -> bool:
@@ -182,7 +182,7 @@ class KafkaStreams:
             return True
         for thread in threads:
             thread.shutdown(leave_group)
-        if any(thread.is_current() for thread in threads):
+        if any(t.is_current() for t in threads) or (self._global is not None and self._global.is_current()):
             # called by a listener or a processor: this very thread has still to finish
             self._finish_after(threads)
             return False
@@ -226,7 +226,32 @@ class KafkaStreams:
         return {task_id: drops for thread in list(self._threads) for task_id, drops in thread.task_drops().items()}
 
     def _make_thread(self, index: int) -> StreamThread:
-        return StreamThread(index, self._shared, self._thread_changed, self._thread_failed)
+        return StreamThread(
+            index,
+            self._shared,
+            self._thread_changed,
+            self._thread_failed,
+            lambda: {} if self._global is None else self._global.views,
+        )
+
+    def _start_threads(self) -> None:
+        """The global stores are complete, or there are none."""
+        with self._guard:
+            if self.state() is State.REBALANCING:
+                for thread in self._threads:
+                    thread.start()
+                if not self._threads:
+                    self._machine.try_move(State.RUNNING)
+        self._tell()
+
+    def _global_thread_failed(self, error: Exception) -> None:
+        if self._handler is not None:
+            try:
+                self._handler(error)
+            except Exception:
+                _log.exception("the uncaught exception handler failed itself")
+        # whatever it answered: without its global stores no thread can go on
+        self._shut_down_after_error(list(self._threads))
 
     def _only_before_start(self, what: str) -> None:
         if self.state() is not State.CREATED:
@@ -270,10 +295,12 @@ class KafkaStreams:
                     self._threads[self._threads.index(thread)] = replacement
                     replacement.start()
                     return
+        self._shut_down_after_error([other for other in self._threads if other is not thread])
+
+    def _shut_down_after_error(self, others: list[StreamThread]) -> None:
         with self._guard:
             if not self._machine.try_move(State.PENDING_ERROR):
                 return
-            others = [other for other in self._threads if other is not thread]
         self._tell()
         for other in others:
             other.shutdown(leave_group=True)
@@ -289,6 +316,10 @@ class KafkaStreams:
         threading.Thread(target=finish, name="headrace-shutdown", daemon=True).start()
 
     def _finish(self) -> None:
+        if self._global is not None:
+            # last: tasks read its stores until they are closed
+            self._global.shutdown()
+            self._global.join(None)
         with self._guard:
             self._directory.close()
             self._machine.try_move(State.ERROR)

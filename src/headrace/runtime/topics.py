@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_KAFKAS_OWN = frozenset({"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"})
+"""Topics that no pattern matches."""
+
 
 class TopicPreparation:
     """Plans an application on its cluster and makes its internal topics, once for all its threads."""
@@ -39,11 +42,29 @@ class TopicPreparation:
         """
         with self._guard:
             if self._plan is None:
-                self._plan = self._prepare(admin)
+                self._plan = self._prepare(admin, self.found(admin))
             return self._plan
 
-    def _prepare(self, admin: TopicAdmin) -> Plan:
-        built = self._built
+    @property
+    def has_patterns(self) -> bool:
+        """Whether topics have to be looked for."""
+        return self._built.has_patterns
+
+    def found(self, admin: TopicAdmin) -> BuiltTopology:
+        """The topology with the topics of the cluster that match its patterns now."""
+        if not self._built.has_patterns:
+            return self._built
+        return self._built.with_topics(admin.list_topics() - _KAFKAS_OWN)
+
+    def refresh(self, admin: TopicAdmin) -> Plan:
+        """The plan with the topics that match the patterns now. Raises as :meth:`prepare`."""
+        built = self.found(admin)
+        with self._guard:
+            if self._plan is None or _topics_of(built) != _topics_of(self._plan.built):
+                self._plan = self._prepare(admin, built)
+            return self._plan
+
+    def _prepare(self, admin: TopicAdmin, built: BuiltTopology) -> Plan:
         internal = {name for sub in built.subtopologies for name in sub.repartition_topics}
         sources = {name for sub in built.subtopologies for name in sub.source_topics} - internal
         found = plan(built, admin.partition_counts(sources))
@@ -81,3 +102,7 @@ class TopicPreparation:
                     f"would come up short. Set cleanup.policy={wants} on it."
                 )
         return found
+
+
+def _topics_of(built: BuiltTopology) -> list[frozenset[str]]:
+    return [sub.source_topics for sub in built.subtopologies]

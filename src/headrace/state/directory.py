@@ -5,6 +5,7 @@
     {state.dir}/{application.id}/.lock                              held by one process (POSIX record lock, as Java's)
                                 /kafka-streams-process-metadata     {"processId": "<uuid>"}
                                 /{sub-topology}_{partition}/rocksdb/{store}
+                                /global/rocksdb/{store}
 
 Source: ``processor.internals.StateDirectory``.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _METADATA = "kafka-streams-process-metadata"
+_GLOBAL = "global"
 _held: dict[Path, StateDirectory] = {}
 _held_guard = threading.Lock()
 
@@ -98,6 +100,14 @@ class StateDirectory:
         """Where a RocksDB key-value store lies."""
         return self.task_directory(task_id) / "rocksdb" / store
 
+    def global_store_path(self, store: str) -> Path:
+        """Where a global store lies."""
+        return self.path / _GLOBAL / "rocksdb" / store
+
+    def remove_global(self) -> None:
+        """Delete the global stores, which must be closed."""
+        shutil.rmtree(self.path / _GLOBAL, ignore_errors=True)
+
     def acquire(self, task_id: TaskId, owner: object) -> None:
         """Make ``owner`` the one who may open the task's stores.
 
@@ -139,6 +149,7 @@ class StateDirectory:
         """Delete every task's directory and the process id (``KafkaStreams.clean_up``)."""
         for task_id in list(self.task_ids()):
             self.remove_task(task_id)
+        self.remove_global()
         (self.path / _METADATA).unlink(missing_ok=True)
 
     def close(self) -> None:

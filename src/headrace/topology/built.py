@@ -148,12 +148,15 @@ class BuiltTopology:
     def with_topics(self, topics: Iterable[str]) -> BuiltTopology:
         """The same with the topics that match the patterns of its sources, from those of a cluster.
 
+        The application's own internal topics match none.
+
         Raises:
             TopologyException: A topic matches two patterns, or a pattern and the name that another source reads.
         """
         named = {topic for sub in self.subtopologies for topic in _named_topics(sub)}
         readers: dict[str, str] = {}
-        found = sorted(topics)
+        own = {name for sub in self.subtopologies for name in (*sub.repartition_topics, *sub.changelog_topics)}
+        found = sorted(set(topics) - own)
         subs: list[SubTopology] = []
         for sub in self.subtopologies:
             specs = tuple(_matched(spec, found, named, readers) for spec in sub.nodes)

@@ -33,6 +33,8 @@ class Plan:
     """Topics that a sub-topology reads, by its number."""
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
     """Every task with the partitions it reads, sorted."""
+    built: BuiltTopology
+    """The topology, with the topics that its patterns match."""
 
 
 def plan(built: BuiltTopology, partition_counts: Mapping[str, int]) -> Plan:
@@ -78,6 +80,7 @@ def plan(built: BuiltTopology, partition_counts: Mapping[str, int]) -> Plan:
         MappingProxyType(changelogs),
         MappingProxyType({subtopology.id: subtopology.source_topics for subtopology in built.subtopologies}),
         MappingProxyType(tasks),
+        built,
     )
 
 

@@ -46,7 +46,7 @@ class Member:
             heartbeat_interval_ms=heartbeat_interval_ms,
             max_poll_interval_ms=max_poll_interval_ms,
             group_instance_id=group_instance_id,
-            topics=[topic],
+            topics=lambda: [topic],
             subscription_userdata=lambda owned: encode_subscription(
                 SubscriptionInfo(self.process_id, owned, fingerprint=self.fingerprint)
             ),

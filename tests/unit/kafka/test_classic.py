@@ -15,7 +15,7 @@ GIVEN = MemberAssignment(PARTITIONS, encode_assignment(AssignmentInfo(TASKS)))
 
 
 def share() -> _Share:
-    return _Share(GroupSettings("g", None, 6_000, 300, 60_000), ["in"], lambda _: b"", lambda _: {})
+    return _Share(GroupSettings("g", None, 6_000, 300, 60_000), lambda: ["in"], lambda _: b"", lambda _: {})
 
 
 def test_an_assignment_that_comes_after_the_generation_ended_gives_nothing() -> None:

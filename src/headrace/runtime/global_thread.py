@@ -1,0 +1,179 @@
+"""Keeps the global stores of a client: a thread and a consumer of its own, in no group.
+
+The stores are brought up to the ends that their topics had when it started; then it says that it is ready, and only
+then the stream threads begin. From there on it follows the topics. It dies of any error, loudly: a store that stands
+still would give wrong results. Source: ``processor.internals.GlobalStreamThread`` (4.4).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.engine.global_task import GlobalTask
+from headrace.errors import MissingSourceTopicException, StreamsException, TimeoutException
+from headrace.kafka import RecordConsumer, TopicAdmin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.kafka import PolledBatch
+    from headrace.records import TopicPartition
+    from headrace.runtime.client import ClientSettings
+    from headrace.state.readonly import ReadOnlyStore
+    from headrace.topology.built import GlobalStores
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_ADMIN_TIMEOUT_MS = 10_000
+_POLL_RECORDS = 10_000
+_RETRY_S = 0.5
+
+
+class GlobalStreamThread:
+    """See the module.
+
+    Args:
+        stores: What to keep.
+        shared: What all threads of the client share.
+        on_ready: Called on this thread when the stores are complete, unless it was asked to stop before.
+        on_error: Called on this thread with the fatal error, when its loop has ended by one.
+    """
+
+    def __init__(
+        self,
+        stores: GlobalStores,
+        shared: ClientSettings,
+        on_ready: Callable[[], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self.name = f"{shared.client_id}-GlobalStreamThread"
+        self.views: Mapping[str, ReadOnlyStore] = {}
+        """The stores by name, once they are complete."""
+        self._stores = stores
+        self._shared = shared
+        self._on_ready = on_ready
+        self._on_error = on_error
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._cleanup = ExitStack()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        """Ask the thread to close its stores and end."""
+        self._stop.set()
+
+    def join(self, timeout_s: float | None) -> bool:
+        """Wait for the end; returns whether it came."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def is_current(self) -> bool:
+        """Whether this is the thread that asks."""
+        return threading.current_thread() is self._thread
+
+    def _run(self) -> None:
+        error: Exception | None = None
+        try:
+            try:
+                self._follow()
+            except Exception as e:
+                error = e
+            except BaseException as e:
+                error = StreamsException(f"global thread {self.name} was stopped: {e!r}")
+            self._cleanup.close()
+        except Exception as e:
+            error = error or e
+        if error is not None and not self._stop.is_set():
+            _log.error("%s ends: %s", self.name, error, exc_info=error)
+            self._on_error(error)
+
+    def _follow(self) -> None:
+        config, later = self._shared.config, self._cleanup.callback
+        client_id = f"{self._shared.client_id}-global-consumer"
+        admin = TopicAdmin(config.admin_config(client_id=f"{client_id}-admin"), _ADMIN_TIMEOUT_MS)
+        later(admin.close)
+        counts = self._retried("looking its topics up", lambda: self._partition_counts(admin))
+        # its stores are filled anew at every start
+        self._shared.directory.remove_global()
+        task = GlobalTask(
+            self._stores, self._shared.engine, self._shared.directory.global_store_path, counts, threading.RLock()
+        )
+        later(task.close)
+        starts = self._retried("reading offsets", lambda: admin.list_offsets(task.partitions, "earliest"))
+        ends = self._retried("reading offsets", lambda: admin.list_offsets(task.partitions, "latest"))
+        consumer = RecordConsumer(config.global_consumer_config(client_id=client_id))
+        later(consumer.close)
+        consumer.assign(starts)
+        self._restore(task, consumer, ends)
+        self.views = task.views
+        if not self._stop.is_set():
+            self._on_ready()
+        while not self._stop.is_set():
+            batch = self._poll(consumer)
+            for partition, records in batch.records.items():
+                task.process(partition, records)
+
+    def _restore(self, task: GlobalTask, consumer: RecordConsumer, ends: Mapping[TopicPartition, int]) -> None:
+        started = time.monotonic()
+        deadline, count = started + self._shared.task_timeout_ms / 1000, 0
+        while not self._stop.is_set():
+            behind = [tp for tp, position in consumer.position(ends).items() if position < ends[tp]]
+            if not behind:
+                break
+            batch = self._poll(consumer)
+            for partition, records in batch.records.items():
+                task.restore(partition, records)
+                count += len(records)
+            if batch.records:
+                deadline = time.monotonic() + self._shared.task_timeout_ms / 1000
+            elif time.monotonic() > deadline:
+                raise TimeoutException(
+                    f"{self.name}: no record of {', '.join(map(str, behind))} came for "
+                    f"{self._shared.task_timeout_ms / 1000:.0f} s (task.timeout.ms), and the stores are not complete"
+                )
+        _log.info("%s: global stores are complete: %d records, %.3f s", self.name, count, time.monotonic() - started)
+
+    def _poll(self, consumer: RecordConsumer) -> PolledBatch:
+        batch = consumer.poll(0.0, _POLL_RECORDS)
+        if not batch.records:
+            self._check(batch)
+            batch = consumer.poll(self._shared.poll_ms / 1000, 1)
+        self._check(batch)
+        return batch
+
+    def _check(self, batch: PolledBatch) -> None:
+        for tp, error in batch.errors:
+            if not isinstance(error, TimeoutException):
+                raise error
+            _log.warning("%s: %s%s", self.name, "" if tp is None else f"{tp}: ", error)
+
+    def _partition_counts(self, admin: TopicAdmin) -> dict[str, int]:
+        topics = self._stores.part.source_topics
+        counts = admin.partition_counts(topics)
+        missing = sorted(topics - counts.keys())
+        if missing:
+            raise MissingSourceTopicException(
+                f"Topics of global stores do not exist: {', '.join(missing)}. Create them"
+            )
+        return counts
+
+    def _retried(self, what: str, call: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._shared.task_timeout_ms / 1000
+        while True:
+            try:
+                return call()
+            except TimeoutException as e:
+                if time.monotonic() >= deadline or self._stop.is_set():
+                    raise
+                _log.warning("%s: %s: %s; trying again", self.name, what, e)
+                self._stop.wait(_RETRY_S)
