@@ -155,7 +155,7 @@ def test_layout_and_removal(tmp_path: Path) -> None:
     old = directory.process_id
     directory.clean()
     assert list(directory.task_ids()) == []
-    assert (directory.path / "global").exists()
+    assert not (directory.path / "global").exists()
     directory.close()
     again = StateDirectory(tmp_path, "app")
     assert again.process_id != old
