@@ -18,10 +18,16 @@ from headrace.api.stores import (
     KeyValueBytesStoreSupplier,
     SessionBytesStoreSupplier,
     StoreType,
+    VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
 from headrace.errors import TopologyException
-from headrace.state.builders import SessionStoreBuilder, TimestampedKeyValueStoreBuilder, TimestampedWindowStoreBuilder
+from headrace.state.builders import (
+    SessionStoreBuilder,
+    TimestampedKeyValueStoreBuilder,
+    TimestampedWindowStoreBuilder,
+    VersionedKeyValueStoreBuilder,
+)
 from headrace.state.suppliers import built_in
 
 if TYPE_CHECKING:
@@ -57,6 +63,14 @@ class KeyValueShape(StoreShape):
         supplier = how.store_supplier or _suppliers(how, default).key_value_store(DslKeyValueParams(store.name))
         if not isinstance(supplier, KeyValueBytesStoreSupplier):
             raise _other_kind(store, KeyValueBytesStoreSupplier.__name__)
+        if isinstance(supplier, VersionedBytesStoreSupplier):
+            return VersionedKeyValueStoreBuilder(
+                supplier,
+                store.key_serde,
+                store.value_serde,
+                logging=how.logging_enabled,
+                log_config=dict(how.topic_config),
+            )
         return TimestampedKeyValueStoreBuilder(
             supplier,
             store.key_serde,

@@ -10,6 +10,7 @@ from headrace.state.builders import StoreBuilder, Stores
 from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore, ValueAndTimestamp
 from headrace.state.session import SessionStore
 from headrace.state.suppliers import InMemoryDslStoreSuppliers, RocksDBDslStoreSuppliers
+from headrace.state.versioned import VersionedKeyValueStore, VersionedRecord
 from headrace.state.window import TimestampedWindowStore, WindowStore
 
 __all__ = [
@@ -24,5 +25,7 @@ __all__ = [
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
     "ValueAndTimestamp",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "WindowStore",
 ]

@@ -11,7 +11,7 @@ from headrace.state.base import StoreBase
 from headrace.state.body import prefix_end
 from headrace.state.buffer import overlaid
 from headrace.state.cache import UNDECODED
-from headrace.state.segments import SegmentNumbers, Segments
+from headrace.state.segments import EXPIRED, SegmentNumbers, Segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-_EXPIRED = "expired segment"
 
 
 class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
@@ -126,7 +124,7 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
             # also what the store itself does not keep any more: its readers may have another retention
             rows.log(key, raw, timestamp, headers if self._format.headers else None)
         if not self._segments.accept(self._time_of(key)):
-            self._drop(_EXPIRED)
+            self._drop(EXPIRED)
             return
         for row in self._rows_of(key, self._join(raw, timestamp, headers)):
             rows.write(*row)

@@ -12,11 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from headrace.api.windows import MAX_TIMESTAMP
+from headrace.errors import IllegalStateException
 from headrace.state import suppliers
 from headrace.state.buffer import BufferedStore
 from headrace.state.formats import PLAIN, TIMESTAMPED
 from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+from headrace.state.list_value import ListValueStore
+from headrace.state.lru import LruRows
 from headrace.state.session import SessionStore
+from headrace.state.versioned import VersionedKeyValueStore
 from headrace.state.window import TimestampedWindowStore, WindowStore
 
 if TYPE_CHECKING:
@@ -27,12 +31,16 @@ if TYPE_CHECKING:
         KeyValueBytesStoreSupplier,
         SessionBytesStoreSupplier,
         StoreSupplier,
+        VersionedBytesStoreSupplier,
         WindowBytesStoreSupplier,
     )
     from headrace.api.windows import Duration
     from headrace.state.base import StoreBase
     from headrace.state.context import StoreContext
     from headrace.state.formats import RowFormat
+
+_COMPACTION_LAG_MS = 86_400_000
+"""For how much longer than its history a versioned store's changelog keeps all versions."""
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +120,8 @@ class KeyValueStoreBuilder(StoreBuilder[K, V]):
     def build(self, context: StoreContext) -> KeyValueStore[K, V]:
         """See :class:`StoreBuilder`."""
         serdes = self._serdes(context)
-        return KeyValueStore(self._rows(context), *serdes, context, caching=self.caching)
+        rows = _key_value_rows(self.supplier, context, log_forgotten=True)
+        return KeyValueStore(rows, *serdes, context, caching=self.caching)
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,45 @@ class TimestampedKeyValueStoreBuilder(StoreBuilder[K, V]):
         """See :class:`StoreBuilder`."""
         serdes = self._serdes(context)
         row_format = _timestamped_format(self.supplier, self.supplier.timestamped)
-        return TimestampedKeyValueStore(self._rows(context), *serdes, row_format, context, caching=self.caching)
+        rows = _key_value_rows(self.supplier, context, log_forgotten=False)
+        return TimestampedKeyValueStore(rows, *serdes, row_format, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class VersionedKeyValueStoreBuilder(StoreBuilder[K, V]):
+    """The versions of values. Such stores are never cached."""
+
+    supplier: VersionedBytesStoreSupplier
+
+    def with_caching_enabled(self) -> Self:
+        """Not for versioned stores.
+
+        Raises:
+            IllegalStateException: Always.
+        """
+        raise IllegalStateException(f"store {self.name} is versioned: versioned stores are not cached")
+
+    def changelog_times(self, additional_retention_ms: int) -> Mapping[str, str]:
+        """See :class:`StoreBuilder`. Every version must be there to be restored until its time has passed."""
+        lag_ms = min(self.supplier.history_retention_ms + _COMPACTION_LAG_MS, MAX_TIMESTAMP)
+        return {"min.compaction.lag.ms": str(lag_ms)}
+
+    def build(self, context: StoreContext) -> VersionedKeyValueStore[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes = self._serdes(context)
+        return VersionedKeyValueStore(self._rows(context), *serdes, self.supplier, context)
+
+
+@dataclass(frozen=True)
+class ListValueStoreBuilder(StoreBuilder[K, V]):
+    """Several values a key. Such stores are never cached."""
+
+    supplier: KeyValueBytesStoreSupplier
+
+    def build(self, context: StoreContext) -> ListValueStore[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes = self._serdes(context)
+        return ListValueStore(self._rows(context), *serdes, context)
 
 
 @dataclass(frozen=True)
@@ -210,6 +257,18 @@ class Stores:
         return suppliers.key_value_supplier(name, persistent=False)
 
     @staticmethod
+    def persistent_versioned_key_value_store(
+        name: str, history_retention: Duration, segment_interval: Duration | None = None
+    ) -> VersionedBytesStoreSupplier:
+        """RocksDB, the versions of values. A shorter segment interval deletes sooner, and costs late writes more."""
+        return suppliers.versioned_supplier(name, history_retention, segment_interval)
+
+    @staticmethod
+    def lru_map(name: str, max_cache_size: int) -> KeyValueBytesStoreSupplier:
+        """In memory, the ``max_cache_size`` most recently used keys; plain or timestamped by the builder."""
+        return suppliers.key_value_supplier(name, persistent=False, max_entries=max_cache_size)
+
+    @staticmethod
     def persistent_window_store(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowBytesStoreSupplier:
@@ -261,6 +320,13 @@ class Stores:
         return TimestampedKeyValueStoreBuilder(supplier, key_serde, value_serde)
 
     @staticmethod
+    def versioned_key_value_store_builder(
+        supplier: VersionedBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
+    ) -> VersionedKeyValueStoreBuilder[K, V]:
+        """A builder of a :class:`headrace.state.VersionedKeyValueStore`."""
+        return VersionedKeyValueStoreBuilder(supplier, key_serde, value_serde)
+
+    @staticmethod
     def window_store_builder(
         supplier: WindowBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
     ) -> WindowStoreBuilder[K, V]:
@@ -280,6 +346,15 @@ class Stores:
     ) -> SessionStoreBuilder[K, V]:
         """A builder of a :class:`headrace.state.SessionStore`."""
         return SessionStoreBuilder(supplier, key_serde, value_serde)
+
+
+def _key_value_rows(
+    supplier: KeyValueBytesStoreSupplier, context: StoreContext, *, log_forgotten: bool
+) -> BufferedStore:
+    name, body, most = supplier.name, supplier.open(context.path), supplier.max_entries
+    if most is None:
+        return BufferedStore(name, body, context.log)
+    return LruRows(name, body, context.log, most, log_forgotten=log_forgotten)
 
 
 def _timestamped_format(supplier: StoreSupplier, timestamped: bool) -> RowFormat:

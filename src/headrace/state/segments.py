@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from headrace.state.buffer import BufferedStore
 
+EXPIRED: Final = "expired record"
+"""Why a write that comes too late is dropped."""
+
 _META: Final = b"\xffheadrace"
 """Row of the store's own state, greater than every other: 8-byte observed stream time, 4-byte sequence number."""
 _ABOVE_ALL: Final = b"\x80"
@@ -91,7 +94,7 @@ class Segments:
         self._interval_ms = interval_ms
         self._takes_whole_segments = takes_whole_segments
         self._numbers = SegmentNumbers(interval_ms)
-        self.between = self._numbers.between
+        self.between, self.note = self._numbers.between, self._numbers.note
         self.reload()
 
     def reload(self) -> None:
@@ -100,7 +103,7 @@ class Segments:
         meta = self._rows.get(_META)
         if meta is not None:
             self.sequence = int.from_bytes(meta[8:], "big")
-            self._observe(int.from_bytes(meta[:8], "big", signed=True))
+            self.observe(int.from_bytes(meta[:8], "big", signed=True))
         self._recorded = (self.observed, self.sequence)
         self._numbers.read(self._rows)
 
@@ -110,14 +113,19 @@ class Segments:
 
     def accept(self, timestamp: int) -> bool:
         """A write of this time comes: observed stream time moves. Returns whether the row is still to be kept."""
-        if timestamp > self.observed:
-            self._observe(timestamp)
+        self.observe(timestamp)
         if timestamp < self.oldest_visible and (
             not self._takes_whole_segments or timestamp // self._interval_ms < self._first_live()
         ):
             return False
-        self._numbers.note(timestamp)
+        self.note(timestamp)
         return True
+
+    def observe(self, timestamp: int) -> None:
+        """A timestamp was seen: observed stream time follows it."""
+        if timestamp > self.observed:
+            self.observed = timestamp
+            self.oldest_visible = max(0, timestamp - self._retention_ms + 1)
 
     def seal(self) -> None:
         """A commit begins: it includes observed stream time, and the deletion of the segments that have gone."""
@@ -142,10 +150,6 @@ class Segments:
 
     def _first_live(self) -> int:
         return max(0, self.observed - self._retention_ms) // self._interval_ms
-
-    def _observe(self, timestamp: int) -> None:
-        self.observed = timestamp
-        self.oldest_visible = max(0, timestamp - self._retention_ms + 1)
 
     def _meta(self) -> bytes:
         return self.observed.to_bytes(8, "big", signed=True) + self.sequence.to_bytes(4, "big")

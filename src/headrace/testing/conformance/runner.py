@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import errors
 from headrace.errors import SerializationException
-from headrace.state import KeyValueStore, SessionStore, TimestampedKeyValueStore, TimestampedWindowStore, WindowStore
+from headrace.state import (
+    KeyValueStore,
+    SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
+    VersionedKeyValueStore,
+    WindowStore,
+)
 from headrace.testing.conformance.steps import Steps
 from headrace.testing.conformance.values import LaterStep, from_json, serde, to_json
 from headrace.testing.driver import TopologyTestDriver
@@ -217,7 +225,23 @@ class _Run:
         _check("stores", sorted(stores), sorted(wanted))
         for name, want in sorted(wanted.items()):
             if not want.get("opaque"):
-                _check_list(f"store {name}", list(_rows(stores[name])), want["entries"])
+                store = stores[name]
+                rows = self._versions(store) if isinstance(store, VersionedKeyValueStore) else _rows(store)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
+                _check_list(f"store {name}", list(rows), want["entries"])
+
+    def _versions(self, store: VersionedKeyValueStore[Any, Any]) -> Iterator[dict[str, Any]]:
+        """What there was of every key of the inputs at every time of the inputs."""
+        inputs = self._case.get("inputs", ())
+        keys = {record["key"] for record in inputs if isinstance(record.get("key"), str)}
+        times = {record["timestamp"] for record in inputs if "timestamp" in record}
+        for key, as_of in product(sorted(keys), sorted(times)):
+            row: dict[str, Any] = {"key": key, "as_of": as_of, "value": None}
+            found = store.get(key, as_of)
+            if found is not None:
+                row |= {"value": found.value, "timestamp": found.timestamp}
+                if found.valid_to is not None:
+                    row["valid_to"] = found.valid_to
+            yield row
 
 
 def _rows(store: Any) -> Iterator[dict[str, Any]]:
