@@ -169,6 +169,11 @@ def repartition_names(names: NameProvider, base: str) -> RepartitionNames:
     topic = repartition_topic(base)
     if _GENERATED_BASE.fullmatch(base):
         return RepartitionNames(topic, sink, filter_, source)
+    return repartition_nodes(topic)
+
+
+def repartition_nodes(topic: str) -> RepartitionNames:
+    """Names of a repartition whose nodes are named after its topic."""
     return RepartitionNames(topic, f"{topic}-sink", f"{topic}-filter", f"{topic}-source")
 
 

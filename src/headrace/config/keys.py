@@ -451,12 +451,12 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
         "topology.optimization", _STRING, "none", _MEDIUM,
         "Optimizations of the DSL's topology.",
         Validator(f"none, all, or a list of {', '.join(_OPTIMIZATIONS)}", _check_optimization),
-        support=_REFUSED, note="The optimizer is not in this version, and it would change internal topics.",
+        note="As in Java, it counts where it is given to StreamsBuilder.build.",
     ),
     ConfigKey(
         "upgrade.from", _STRING, None, _LOW,
         "Version of the Java library from which a rolling upgrade starts.",
-        _UPGRADE_FROM, support=_NO_EFFECT, note="There is no older version to upgrade from.",
+        _UPGRADE_FROM,
     ),
     ConfigKey(
         "window.size.ms", _LONG, None, _LOW, "Window size that windowed deserializers assume.",

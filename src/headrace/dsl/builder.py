@@ -15,7 +15,7 @@ from headrace.dsl.graph import ROOT, GlobalSource, StateStore, Store, StreamSour
 from headrace.dsl.kstream import KStream
 from headrace.dsl.ktable import KTable
 from headrace.dsl.lowering import lower
-from headrace.dsl.passes import PASSES
+from headrace.dsl.passes import run_passes
 from headrace.dsl.place import Place, Scope
 from headrace.errors import ConfigException, TopologyException
 from headrace.processors import tables
@@ -174,7 +174,8 @@ class StreamsBuilder:
         """The topology of all that was described.
 
         Args:
-            config: Settings that shape the topology, see the class.
+            config: Settings that shape the topology, see the class. ``topology.optimization`` counts only here, as in
+                Java.
 
         Raises:
             TopologyException: Two nodes or stores have one name, a topic is read by two sources, or a store that a
@@ -182,9 +183,9 @@ class StreamsBuilder:
             ConfigException: A setting's value is not allowed.
         """
         graph = self._scope.graph.copy()
-        for _, rewrite in PASSES:
-            rewrite(graph)
-        return lower(graph, self._scope.copartitioned, _default_suppliers({**self._config, **(config or {})}))
+        given = config or {}
+        run_passes(graph, str(given.get("topology.optimization") or "none"))
+        return lower(graph, _default_suppliers({**self._config, **given}))
 
     def _table_store(
         self, topic: str, consumed: Consumed[K, V] | None, materialized: Materialized[K, V] | None

@@ -69,7 +69,7 @@ def join_on_foreign_key(
             None if how.other_partitioner is None else _KeyPartitioner(how.other_partitioner),
         ),
     )
-    scope.copartitioned.append(right.sources | {names.subscription_source})
+    scope.graph.copartitioned.append(right.sources | {names.subscription_source})
     kept = Store(names.store, Materialized(caching_enabled=False), Serdes.Bytes(), subscriptions)
     graph.add((ROOT,), names.store, StateStore(kept))
     received = received.add(names.receive, Process(SubscriptionReceive(names.store, keys), store_names=(names.store,)))
@@ -86,7 +86,7 @@ def join_on_foreign_key(
     )
     response = graph.add((answered.node, changed.node), names.response_source, responses)
     sources = left.sources | {names.response_source}
-    scope.copartitioned.append(sources)
+    scope.graph.copartitioned.append(sources)
     left_rows = tables.value_getter(graph, left.node)
     resolver = ResponseJoin(left_rows, keys, left.value_serde, joiner, keep_left)
     at = replace(left, node=response, name=names.response_source, sources=sources)

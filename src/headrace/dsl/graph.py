@@ -64,6 +64,8 @@ class TableSource:
     store: Store
     stored: bool
     send_old_values: bool = False
+    reuse_topic: bool = False
+    """The topic serves as the store's changelog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Repartition:
-    """A way through an internal topic. ``null_keys``: records without a key go through it too."""
+    """A way through an internal topic. ``null_keys``: records without a key go through it too.
+
+    ``explicit``: the user asked for just this topic, so it is not merged with others.
+    """
 
     names: RepartitionNames
     key_serde: Serde[Any] | None
@@ -134,6 +139,7 @@ class Repartition:
     partitioner: StreamPartitioner[Any, Any] | None = None
     partitions: int | None = None
     null_keys: bool = False
+    explicit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,8 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {ROOT: Node("root", Root(), -1)}
+        self.copartitioned: list[frozenset[str]] = []
+        """Groups of source nodes whose records are joined."""
         self._edges = 0
 
     def add(self, parents: tuple[int, ...], name: str, data: NodeData, *, takes_null_keys: bool = False) -> int:
@@ -208,6 +216,12 @@ class Graph:
         self.nodes[number] = Node(name, data, 0, takes_null_keys)
         for parent in parents:
             self.connect(parent, number)
+        return number
+
+    def insert(self, name: str, data: NodeData, priority: int) -> int:
+        """A new node without edges, lowered at the place of another in the order; gives its number."""
+        number = len(self.nodes)
+        self.nodes[number] = Node(name, data, priority)
         return number
 
     def connect(self, parent: int, child: int) -> None:
@@ -227,6 +241,10 @@ class Graph:
         self.nodes[parent].children.remove(child)
         self.nodes[child].parents.remove(parent)
 
+    def rename_copartitioned(self, old: str, new: str) -> None:
+        """A source that is joined has been replaced."""
+        self.copartitioned = [frozenset(new if name == old else name for name in group) for group in self.copartitioned]
+
     def copy(self) -> Graph:
         """The same graph, to be rewritten apart from this one."""
         other = Graph()
@@ -234,5 +252,6 @@ class Graph:
             number: Node(n.name, n.data, n.priority, n.takes_null_keys, list(n.parents), list(n.children))
             for number, n in self.nodes.items()
         }
+        other.copartitioned = list(self.copartitioned)
         other._edges = self._edges
         return other

@@ -21,6 +21,7 @@ from headrace.processors.stateless import (
     StreamForeach,
     StreamMap,
     StreamMapValues,
+    StreamMerge,
     StreamPeek,
     StreamSelectKey,
 )
@@ -125,7 +126,7 @@ class KStream(Generic[K, V]):
         return KStream(
             replace(
                 at,
-                node=scope.graph.add((at.node, other.at.node), name, Process(PassThrough())),
+                node=scope.graph.add((at.node, other.at.node), name, Process(StreamMerge())),
                 name=name,
                 key_serde=None,
                 value_serde=None,
@@ -170,7 +171,9 @@ class KStream(Generic[K, V]):
         base = at.scope.names.processor(naming.REPARTITION) if how.name is None else how.name
         names = naming.repartition_names(at.scope.names, base)
         value_serde = how.value_serde or at.value_serde
-        place = at.through_topic(names, how.key_serde, value_serde, how.partitioner, how.number_of_partitions)
+        place = at.through_topic(
+            names, how.key_serde, value_serde, how.partitioner, how.number_of_partitions, explicit=True
+        )
         # the topic is read and written with the given key serde only; what follows inherits as usual
         return KStream(replace(place, key_serde=how.key_serde or at.key_serde))
 
@@ -358,7 +361,7 @@ class KStream(Generic[K, V]):
             names = naming.repartition_names(scope.names, how.name or at.name)
             at = at.through_topic(names, how.key_serde or at.key_serde, how.value_serde or at.value_serde)
         sources = at.sources | table.at.sources
-        scope.copartitioned.append(sources)
+        scope.graph.copartitioned.append(sources)
         name = scope.node_name(how.name, naming.LEFT_JOIN if left else naming.JOIN)
         rows = table.value_getter()
         operator = StreamTableJoin(rows, joiner, left, with_key)

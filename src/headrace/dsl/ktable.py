@@ -373,7 +373,7 @@ class KTable(Generic[K, V]):
         given = None if named is None else named.name
         name = scope.node_name(given, naming.TABLE_MERGE)
         sources = at.sources | table.at.sources
-        scope.copartitioned.append(sources)
+        scope.graph.copartitioned.append(sources)
         # where a row may be without the other one, its end must be told from one that never was
         if not needs_right:
             self.enable_sending_old_values()

@@ -37,7 +37,6 @@ from headrace.topology.built import SourceSpec
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable
 
     from headrace.api.engine import Operator
     from headrace.api.serde import Deserializer, Serde, Serializer
@@ -45,12 +44,11 @@ if TYPE_CHECKING:
     from headrace.dsl.graph import NodeData
 
 
-def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], suppliers: DslStoreSuppliers) -> Topology:
+def lower(graph: Graph, suppliers: DslStoreSuppliers) -> Topology:
     """The topology of a graph whose passes have run.
 
     Args:
         graph: The graph.
-        copartitioned: Groups of source nodes whose records are joined.
         suppliers: Where stores for which nothing was chosen keep their rows.
 
     Raises:
@@ -69,7 +67,7 @@ def lower(graph: Graph, copartitioned: Iterable[frozenset[str]], suppliers: DslS
             written.add(number)
         for child in node.children:
             heapq.heappush(queue, (graph.nodes[child].priority, child))
-    for group in copartitioned:
+    for group in graph.copartitioned:
         topology.copartition_sources(group)
     topology.validate_copartition()
     return topology
@@ -115,7 +113,11 @@ def _(data: StreamSource, at: _At) -> None:
 def _(data: TableSource, at: _At) -> None:
     _add_source(at.topology, data.source_name, (data.topic,), data)
     at.add_operator(_table_source(data), data.source_name)
-    if data.stored:
+    if data.stored and data.reuse_topic:
+        builder = data.store.shape.builder(data.store, at.suppliers).with_logging_disabled()
+        at.topology.add_state_store(builder, at.node.name)
+        at.topology.connect_source_store_and_topic(builder.name, data.topic)
+    elif data.stored:
         at.add_store(data.store)
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.dsl.graph import ROOT, Graph, Repartition, StreamSource
-from headrace.errors import TopologyException
+from headrace.dsl.optimizer import merge_repartition_topics, reuse_source_topics
+from headrace.errors import ConfigException, TopologyException
 
 if TYPE_CHECKING:
     import re
@@ -70,5 +71,31 @@ def let_null_keys_through(graph: Graph) -> None:
 
 PASSES: Final[tuple[tuple[str, Rewrite], ...]] = (
     ("merge.duplicate.sources", merge_duplicate_sources),
+    ("reuse.ktable.source.topics", reuse_source_topics),
+    ("merge.repartition.topics", merge_repartition_topics),
     ("let.null.keys.through", let_null_keys_through),
 )
+_ALWAYS: Final = frozenset({"merge.duplicate.sources", "let.null.keys.through"})
+
+
+def run_passes(graph: Graph, optimization: str) -> None:
+    """Rewrite a graph.
+
+    Args:
+        graph: The graph; it is changed.
+        optimization: ``topology.optimization``: ``none``, ``all``, or names with commas between them.
+
+    Raises:
+        ConfigException: ``optimization`` is something else.
+        TopologyException: The graph cannot become a topology.
+    """
+    asked_for = frozenset(name.strip() for name in optimization.split(","))
+    unknown = asked_for - {name for name, _ in PASSES if name not in _ALWAYS} - {"none", "all"}
+    if unknown or (len(asked_for) > 1 and not asked_for.isdisjoint({"none", "all"})):
+        raise ConfigException(
+            f"topology.optimization={optimization} is not allowed; it must be none, all, or a list of "
+            f"{', '.join(name for name, _ in PASSES if name not in _ALWAYS)}"
+        )
+    for name, rewrite in PASSES:
+        if name in _ALWAYS or name in asked_for or "all" in asked_for:
+            rewrite(graph)

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """What the handles of one builder share: the graph, the counter of names, the groups of joined sources."""
+    """What the handles of one builder share: the graph and the counter of names."""
 
     def __init__(self) -> None:
         self.graph = Graph()
         self.names = NameProvider()
-        self.copartitioned: list[frozenset[str]] = []
 
     def node_name(self, name: str | None, prefix: str) -> str:
         """The user's name, or a generated one. A number is taken in both cases, as in Java."""
@@ -88,9 +87,11 @@ class Place:
         value_serde: Serde[Any] | None,
         partitioner: StreamPartitioner[Any, Any] | None = None,
         partitions: int | None = None,
+        *,
+        explicit: bool = False,
     ) -> Place:
         """The place behind a repartition topic with these serdes."""
-        data = Repartition(names, key_serde, value_serde, partitioner, partitions)
+        data = Repartition(names, key_serde, value_serde, partitioner, partitions, explicit=explicit)
         place = self.add(names.source, data)
         return replace(
             place, key_serde=key_serde, value_serde=value_serde, sources=frozenset({names.source}), repartition=False

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PassThrough:
-    """Forwards as it is: merge, and the node of each branch."""
+    """Forwards as it is: the node of each branch."""
 
     def bind(self, node: NodeContext) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         return Bound(node.forward)
+
+
+class StreamMerge(PassThrough):
+    """Forwards the records of all its parents as they are."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,6 @@ def _config(case: Mapping[str, Any]) -> dict[str, Any]:
     }
     config.update({key: str(value) for key, value in case.get("config", {}).items()})
     later = {
-        "topology.optimization": "none",
         "dsl.store.format": "DEFAULT",
         "errors.dead.letter.queue.topic.name": "",
         "ensure.explicit.internal.resource.naming": "false",
