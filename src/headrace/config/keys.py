@@ -233,7 +233,7 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "ensure.explicit.internal.resource.naming", _BOOLEAN, "false", _HIGH,
         "Refuse a topology whose internal topics or stores have generated names.",
-        support=_REFUSED, note="The check is not in this version.",
+        note="As in Java, it counts where it is given to StreamsBuilder.",
     ),
     ConfigKey(
         "errors.dead.letter.queue.topic.name", _STRING, None, _MEDIUM,

@@ -45,8 +45,8 @@ class StreamsBuilder:
         config: Settings that shape the topology, by Kafka's dotted names: ``dsl.store.suppliers.class`` or
             ``default.dsl.store`` choose the body of stores for which no other is chosen (the former also takes a
             :class:`~headrace.api.stores.DslStoreSuppliers` or the name ``module:Class`` of one). Those given to
-            :meth:`build`
-            go over them.
+            :meth:`build` go over them. ``ensure.explicit.internal.resource.naming`` counts only here, as in Java: with
+            it :meth:`build` refuses stores and internal topics whose names are generated.
 
     Example:
         >>> from headrace.dsl import StreamsBuilder
@@ -183,6 +183,8 @@ class StreamsBuilder:
             ConfigException: A setting's value is not allowed.
         """
         graph = self._scope.graph.copy()
+        if str(self._config.get("ensure.explicit.internal.resource.naming", False)).lower() == "true":
+            self._scope.unnamed.refuse()
         given = config or {}
         run_passes(graph, str(given.get("topology.optimization") or "none"))
         return lower(graph, _default_suppliers({**self._config, **given}))

@@ -90,15 +90,16 @@ class KGroupedStream(Generic[K, V]):
 
     def _aggregate(self, named: Named | None, prefix: str, store: Store, operator: Operator) -> KTable[K, Any]:
         name = self._at.scope.node_name(None if named is None else named.name, prefix)
-        at = self._repartitioned(store.name) if self._at.repartition else self._at
+        at = self._repartitioned(store) if self._at.repartition else self._at
         at = replace(at.add(name, Process(operator, store)), key_serde=store.key_serde, value_serde=store.value_serde)
         return KTable(at, store.materialized.store_name)
 
-    def _repartitioned(self, store_name: str) -> Place:
+    def _repartitioned(self, store: Store) -> Place:
         grouped, scope = self._grouped, self._at.scope
-        names = naming.repartition_names(scope.names, grouped.name or store_name)
+        names = naming.repartition_names(scope.names, grouped.name or store.name)
         if self._shared_repartition is None or grouped.name is None:
-            place = self._at.through_topic(names, grouped.key_serde, grouped.value_serde)
+            named = grouped.name is not None or store.materialized.store_name is not None
+            place = self._at.through_topic(names, grouped.key_serde, grouped.value_serde, named=named)
             self._shared_repartition = place.node
             return place
         # aggregations of one grouping with a name share its topic

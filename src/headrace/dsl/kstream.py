@@ -172,7 +172,13 @@ class KStream(Generic[K, V]):
         names = naming.repartition_names(at.scope.names, base)
         value_serde = how.value_serde or at.value_serde
         place = at.through_topic(
-            names, how.key_serde, value_serde, how.partitioner, how.number_of_partitions, explicit=True
+            names,
+            how.key_serde,
+            value_serde,
+            how.partitioner,
+            how.number_of_partitions,
+            named=how.name is not None,
+            explicit=True,
         )
         # the topic is read and written with the given key serde only; what follows inherits as usual
         return KStream(replace(place, key_serde=how.key_serde or at.key_serde))
@@ -192,7 +198,8 @@ class KStream(Generic[K, V]):
         store = scope.store(materialized, naming.TO_TABLE, *inherited)
         key_serde, value_serde = store.key_serde or at.key_serde, store.value_serde or at.value_serde
         if at.repartition:
-            at = at.through_topic(naming.repartition_names(scope.names, name), key_serde, value_serde)
+            names = naming.repartition_names(scope.names, name)
+            at = at.through_topic(names, key_serde, value_serde, named=named is not None)
         is_named = store.materialized.store_name is not None
         at = at.add(name, StreamToTable(store, stored=is_named))
         return KTable(replace(at, key_serde=key_serde, value_serde=value_serde), store.materialized.store_name)
@@ -359,7 +366,8 @@ class KStream(Generic[K, V]):
         at, scope = self.at, self.at.scope
         if at.repartition:
             names = naming.repartition_names(scope.names, how.name or at.name)
-            at = at.through_topic(names, how.key_serde or at.key_serde, how.value_serde or at.value_serde)
+            serdes = how.key_serde or at.key_serde, how.value_serde or at.value_serde
+            at = at.through_topic(names, *serdes, named=how.name is not None)
         sources = at.sources | table.at.sources
         scope.graph.copartitioned.append(sources)
         name = scope.node_name(how.name, naming.LEFT_JOIN if left else naming.JOIN)

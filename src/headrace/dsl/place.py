@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.api.options import Materialized
 from headrace.dsl.graph import Graph, NodeData, Process, Repartition, Store
+from headrace.errors import TopologyException
 from headrace.naming import NameProvider, RepartitionNames, validate_name
 
 if TYPE_CHECKING:
@@ -16,12 +17,59 @@ if TYPE_CHECKING:
     from headrace.partitioning import StreamPartitioner
 
 
+class Unnamed:
+    """Stores and topics whose generated names change when operations are added before them (KIP-1111).
+
+    As in Java, also those count that are not made after all because nobody needs the table's rows, but not the parts of
+    a join by a foreign key.
+    """
+
+    def __init__(self) -> None:
+        self._stores: list[str] = []
+        self._changelogs: list[str] = []
+        self._repartitions: list[str] = []
+
+    def add_store(self, name: str, *, logged: bool) -> None:
+        """A store with a generated name."""
+        self._stores.append(name)
+        if logged:
+            self.add_changelog(name)
+
+    def add_changelog(self, store: str) -> None:
+        """The changelog of something that is no store for users, with a generated name."""
+        self._changelogs.append(f"{store}-changelog")
+
+    def add_repartition(self, topic: str) -> None:
+        """A repartition topic with a generated name."""
+        self._repartitions.append(topic)
+
+    def refuse(self) -> None:
+        """Refuse what was added.
+
+        Raises:
+            TopologyException: Something was; the message names all of it.
+        """
+        kinds = {
+            "state stores": self._stores,
+            "changelog topics": self._changelogs,
+            "repartition topics": self._repartitions,
+        }
+        listed = [f"{kind}: {', '.join(dict.fromkeys(names))}" for kind, names in kinds.items() if names]
+        if listed:
+            raise TopologyException(
+                "ensure.explicit.internal.resource.naming is true, but these have generated names, which change when "
+                f"the topology does ({'; '.join(listed)}). Name stores with Materialized.as_, repartition topics with "
+                "Grouped.as_, Joined.as_ or Repartitioned.as_"
+            )
+
+
 class Scope:
-    """What the handles of one builder share: the graph and the counter of names."""
+    """What the handles of one builder share: the graph, the counter of names, what has been named by it."""
 
     def __init__(self) -> None:
         self.graph = Graph()
         self.names = NameProvider()
+        self.unnamed = Unnamed()
 
     def node_name(self, name: str | None, prefix: str) -> str:
         """The user's name, or a generated one. A number is taken in both cases, as in Java."""
@@ -37,8 +85,12 @@ class Scope:
     ) -> Store:
         """A store under the user's name or a generated one; the serdes count where the user gave none."""
         chosen: Materialized[Any, Any] = materialized or Materialized()
+        name = chosen.store_name
+        if name is None:
+            name = self.names.store(prefix)
+            self.unnamed.add_store(name, logged=chosen.logging_enabled)
         return Store(
-            self.names.store(prefix) if chosen.store_name is None else chosen.store_name,
+            name,
             chosen,
             chosen.key_serde or key_serde,
             chosen.value_serde or value_serde,
@@ -88,9 +140,15 @@ class Place:
         partitioner: StreamPartitioner[Any, Any] | None = None,
         partitions: int | None = None,
         *,
+        named: bool,
         explicit: bool = False,
     ) -> Place:
-        """The place behind a repartition topic with these serdes."""
+        """The place behind a repartition topic with these serdes.
+
+        ``named``: the user chose the topic's name. ``explicit``: the user asked for just this topic.
+        """
+        if not named:
+            self.scope.unnamed.add_repartition(names.topic)
         data = Repartition(names, key_serde, value_serde, partitioner, partitions, explicit=explicit)
         place = self.add(names.source, data)
         return replace(

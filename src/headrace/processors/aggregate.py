@@ -51,8 +51,11 @@ class StreamAggregate(TableOperator):
                 row = get(key)
                 if row is not None and row[1] > timestamp:
                     new_timestamp = row[1]
-                # the user may change the old aggregate in place, so it may not be what is sent as old: read it again
-                sent_old = None if row is None or not send_old or cached else (get(key) or row)[0]
+                sent_old = None
+                if send_old and not cached:
+                    # the user may change the old aggregate in place, so it may not be what is sent as old: read it
+                    # again; that of a key without a row is what it begins with
+                    sent_old = initializer() if row is None else (get(key) or row)[0]
                 aggregate = aggregator(key, value, initializer() if row is None else row[0])
                 put(key, aggregate, timestamp if aggregate is None else new_timestamp, headers)
             except Exception as e:

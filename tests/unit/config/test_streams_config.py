@@ -182,8 +182,6 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(key: str, value: Any, a
         ("group.protocol", "streams"),
         ("dsl.store.format", "headers"),
         ("errors.dead.letter.queue.topic.name", "dlq"),
-        ("topology.optimization", "all"),
-        ("ensure.explicit.internal.resource.naming", "true"),
         ("processor.wrapper.class", "my.module:Wrapper"),
         ("config.providers", "file"),
         ("default.client.supplier", "my.module:Supplier"),

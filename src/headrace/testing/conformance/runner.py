@@ -129,7 +129,6 @@ def _config(case: Mapping[str, Any]) -> dict[str, Any]:
     later = {
         "dsl.store.format": "DEFAULT",
         "errors.dead.letter.queue.topic.name": "",
-        "ensure.explicit.internal.resource.naming": "false",
     }
     for key, supported in later.items():
         if config.get(key, supported).upper() != supported.upper():
