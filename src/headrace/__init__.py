@@ -57,6 +57,10 @@ from headrace.api.record import (
     RecordContext,
     RecordMetadata,
 )
+from headrace.api.stores import (
+    DslStoreSuppliers,
+    StoreSupplier,
+)
 from headrace.api.timestamps import (
     ConsumerRecord,
     FailOnInvalidTimestamp,
@@ -99,11 +103,16 @@ from headrace.runtime.streams import KafkaStreams, StreamThreadExceptionResponse
 from headrace.serdes import JsonSerde, Serde, Serdes
 from headrace.state import (
     KeyValueStore,
+    SessionStore,
     StoreBuilder,
     Stores,
     StoreType,
     TimestampedKeyValueStore,
+    TimestampedWindowStore,
     ValueAndTimestamp,
+    VersionedKeyValueStore,
+    VersionedRecord,
+    WindowStore,
 )
 from headrace.topology import Topology
 
@@ -114,6 +123,7 @@ __all__ = [
     "Consumed",
     "ConsumerRecord",
     "DeserializationExceptionHandler",
+    "DslStoreSuppliers",
     "EmitStrategy",
     "ErrorHandlerContext",
     "FailOnInvalidTimestamp",
@@ -151,11 +161,13 @@ __all__ = [
     "Response",
     "Serde",
     "Serdes",
+    "SessionStore",
     "SessionWindow",
     "SessionWindows",
     "SlidingWindows",
     "State",
     "StoreBuilder",
+    "StoreSupplier",
     "StoreType",
     "Stores",
     "StreamPartitioner",
@@ -168,6 +180,7 @@ __all__ = [
     "TimeWindows",
     "TimestampExtractor",
     "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "TopicPartition",
     "Topology",
     "TransformerContext",
@@ -176,7 +189,10 @@ __all__ = [
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
     "ValueTransformerWithKey",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "WallclockTimestampExtractor",
     "Window",
+    "WindowStore",
     "Windowed",
 ]
