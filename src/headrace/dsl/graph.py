@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from headrace.api.stores import VersionedBytesStoreSupplier
 from headrace.dsl.stores import KEY_VALUE
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Store:
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None
     shape: StoreShape = KEY_VALUE
+
+    @property
+    def versioned(self) -> bool:
+        """Whether it keeps former rows too."""
+        return isinstance(self.materialized.store_supplier, VersionedBytesStoreSupplier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +100,15 @@ class Process:
     """An operator, with a store of its own or the names of stores that exist, and those that its supplier brings.
 
     ``inputs`` are the nodes of the tables that it computes its rows and old values from, when it makes a table and
-    does not keep them itself.
+    does not keep them itself. ``versioned``: whether its output is a versioned table's; None where that follows from
+    its parents.
     """
 
     operator: Operator
     store: Store | None = None
     store_names: tuple[str, ...] = ()
     inputs: tuple[int, ...] = ()
+    versioned: bool | None = None
     brought: tuple[AnyStoreBuilder, ...] = ()
 
 

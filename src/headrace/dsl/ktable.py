@@ -213,7 +213,8 @@ class KTable(Generic[K, V]):
             key_serde = materialized.key_serde or key_serde
             value_serde = materialized.value_serde or value_serde
         inputs = () if store is not None else (at.node,)
-        at = at.add(name, Process(operator, store, store_names, inputs))
+        versioned = None if materialized is None else store is not None and store.versioned
+        at = at.add(name, Process(operator, store, store_names, inputs, versioned))
         return KTable(replace(at, key_serde=key_serde, value_serde=value_serde), None if store is None else store.name)
 
     # groups

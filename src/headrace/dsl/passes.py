@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.dsl.graph import ROOT, Graph, Repartition, StreamSource
 from headrace.dsl.optimizer import merge_repartition_topics, reuse_source_topics
+from headrace.dsl.versions import know_versions
 from headrace.errors import ConfigException, TopologyException
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ PASSES: Final[tuple[tuple[str, Rewrite], ...]] = (
     ("reuse.ktable.source.topics", reuse_source_topics),
     ("merge.repartition.topics", merge_repartition_topics),
     ("let.null.keys.through", let_null_keys_through),
+    ("know.versions", know_versions),
 )
-_ALWAYS: Final = frozenset({"merge.duplicate.sources", "let.null.keys.through"})
+_ALWAYS: Final = frozenset({"merge.duplicate.sources", "let.null.keys.through", "know.versions"})
 
 
 def run_passes(graph: Graph, optimization: str) -> None:

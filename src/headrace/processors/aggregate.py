@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.api.engine import Bound
 from headrace.processors.rows import StoreRows, TableOperator
+from headrace.state.versioned import VersionedKeyValueStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import NodeContext, ValueGetterSupplier
+    from headrace.processors.rows import TableStore
     from headrace.records import Headers
-    from headrace.state.keyvalue import TimestampedKeyValueStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ class StreamAggregate(TableOperator):
         """See :class:`headrace.api.engine.Operator`."""
         initializer, aggregator, user_error = self.initializer, self.aggregator, node.user_error
         forward, drop = node.forward_change, node.drop
-        store: TimestampedKeyValueStore[Any, Any] = node.store(self.store_name)
+        store: TableStore[Any, Any] = node.store(self.store_name)
         cached = store.set_flush_listener(forward, self.send_old_values)
-        send_old = self.send_old_values
+        send_old, versioned = self.send_old_values, isinstance(store, VersionedKeyValueStore)
         get, put = store.get_pair, store.put_pair
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
@@ -57,12 +58,13 @@ class StreamAggregate(TableOperator):
                     # again; that of a key without a row is what it begins with
                     sent_old = initializer() if row is None else (get(key) or row)[0]
                 aggregate = aggregator(key, value, initializer() if row is None else row[0])
-                put(key, aggregate, timestamp if aggregate is None else new_timestamp, headers)
+                deletion = aggregate is None and not versioned
+                is_latest = put(key, aggregate, timestamp if deletion else new_timestamp, headers)
             except Exception as e:
                 user_error(e, key, value, timestamp, headers)
                 return
-            if not cached:
-                forward(key, aggregate, sent_old, True, new_timestamp, headers)
+            if not cached and is_latest is not None:
+                forward(key, aggregate, sent_old, is_latest, new_timestamp, headers)
 
         return Bound(process)
 
@@ -82,9 +84,9 @@ class StreamReduce(TableOperator):
         """See :class:`headrace.api.engine.Operator`."""
         reducer, user_error = self.reducer, node.user_error
         forward, drop = node.forward_change, node.drop
-        store: TimestampedKeyValueStore[Any, Any] = node.store(self.store_name)
+        store: TableStore[Any, Any] = node.store(self.store_name)
         cached = store.set_flush_listener(forward, self.send_old_values)
-        send_old = self.send_old_values
+        send_old, versioned = self.send_old_values, isinstance(store, VersionedKeyValueStore)
         get, put = store.get_pair, store.put_pair
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
@@ -103,11 +105,12 @@ class StreamReduce(TableOperator):
                     if send_old and not cached:
                         sent_old = (get(key) or row)[0]
                     reduced = reducer(row[0], value)
-                put(key, reduced, timestamp if reduced is None else new_timestamp, headers)
+                deletion = reduced is None and not versioned
+                is_latest = put(key, reduced, timestamp if deletion else new_timestamp, headers)
             except Exception as e:
                 user_error(e, key, value, timestamp, headers)
                 return
-            if not cached:
-                forward(key, reduced, sent_old, True, new_timestamp, headers)
+            if not cached and is_latest is not None:
+                forward(key, reduced, sent_old, is_latest, new_timestamp, headers)
 
         return Bound(process)

@@ -6,13 +6,22 @@ Sources: ``kstream.internals.KTable{ProcessorSupplier,ValueGetterSupplier,Materi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+
+from headrace.state.keyvalue import TimestampedKeyValueStore
+from headrace.state.versioned import VersionedKeyValueStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import Bound, NodeContext, ValueGetter, ValueGetterAsOf, ValueGetterSupplier
     from headrace.api.windows import Windowed
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+TableStore: TypeAlias = TimestampedKeyValueStore[K, V] | VersionedKeyValueStore[K, V]
+"""What may hold a table's rows: its latest ones with their times, or former ones too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,7 @@ class TableOperator:
 
 @dataclass(frozen=True, slots=True)
 class StoreRows:
-    """The rows of a key-value store."""
+    """The rows of a key-value store, also of one that keeps versions."""
 
     store_name: str
 
@@ -55,14 +64,13 @@ class StoreRows:
 
     def bind(self, node: NodeContext, /) -> ValueGetter:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
-        store: Any = node.store(self.store_name)
-        get: ValueGetter = store.get_pair
-        return get
+        store: TableStore[Any, Any] = node.store(self.store_name)
+        return store.get_pair
 
     def bind_as_of(self, node: NodeContext, /) -> ValueGetterAsOf | None:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
-        get: ValueGetterAsOf | None = getattr(node.store(self.store_name), "get_pair_as_of", None)
-        return get
+        store: TableStore[Any, Any] = node.store(self.store_name)
+        return store.get_pair_as_of if isinstance(store, VersionedKeyValueStore) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ from headrace.api.engine import Bound
 from headrace.errors import StreamsException
 from headrace.processors.rows import StoreRows, TableOperator
 from headrace.processors.stateless import pair_of
+from headrace.state.versioned import VersionedKeyValueStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import NodeContext, ValueGetterSupplier
+    from headrace.processors.rows import TableStore
     from headrace.records import Headers
 
 _ONE_VALUE_A_RECORD: Final = frozenset(
@@ -138,9 +140,9 @@ def _bind(
     node: NodeContext, operator: TableOperator, store_name: str, update: Callable[[Any, Any, Any, Any], Any]
 ) -> Bound:
     user_error, forward, send_old = node.user_error, node.forward_change, operator.send_old_values
-    store: Any = node.store(store_name)
-    cached: bool = store.set_flush_listener(forward, send_old)
-    get, put = store.get_pair, store.put_pair
+    store: TableStore[Any, Any] = node.store(store_name)
+    cached = store.set_flush_listener(forward, send_old)
+    get, put, versioned = store.get_pair, store.put_pair, isinstance(store, VersionedKeyValueStore)
 
     def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers | None) -> None:
         new, old = change
@@ -156,11 +158,12 @@ def _bind(
             # the user may change the old aggregate in place, so it may not be what is sent as old: read it again
             sent_old = None if row is None or not send_old or cached else (get(key) or row)[0]
             aggregate = update(key, new, old, before)
-            put(key, aggregate, timestamp if aggregate is None else new_timestamp, headers)
+            deletion = aggregate is None and not versioned
+            is_latest = put(key, aggregate, timestamp if deletion else new_timestamp, headers)
         except Exception as e:
             user_error(e, key, new, timestamp, headers)
             return
-        if not cached:
-            forward(key, aggregate, sent_old, True, new_timestamp, headers)
+        if not cached and is_latest is not None:
+            forward(key, aggregate, sent_old, is_latest, new_timestamp, headers)
 
     return Bound(process)

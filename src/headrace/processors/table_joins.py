@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import NodeContext, ProcessChange, ValueGetter, ValueGetterAsOf, ValueGetterSupplier
+    from headrace.processors.rows import TableStore
     from headrace.records import Headers
 
 
@@ -87,8 +88,9 @@ class TableJoinMerge(TableOperator):
         return Bound(process_change=node.forward_change if self.store_name is None else self._stored(node))
 
     def _stored(self, node: NodeContext) -> ProcessChange:
-        forward, user_error, store = node.forward_change, node.user_error, node.store(self.store_name or "")
-        cached: bool = store.set_flush_listener(forward, self.send_old_values)
+        forward, user_error = node.forward_change, node.user_error
+        store: TableStore[Any, Any] = node.store(self.store_name or "")
+        cached = store.set_flush_listener(forward, self.send_old_values)
         put = store.put_pair
 
         def process_change(

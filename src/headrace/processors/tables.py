@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import NodeContext, ProcessChange, ValueGetter, ValueGetterAsOf, ValueGetterSupplier
     from headrace.api.processor import ValueTransformerWithKey
+    from headrace.processors.rows import TableStore
     from headrace.records import Headers
 
     Compute = Callable[[Any, Any], Any]
@@ -51,8 +52,8 @@ class TableSource(TableOperator):
 
             return Bound(process_unstored)
 
-        store: Any = node.store(self.store_name)
-        cached: bool = store.set_flush_listener(forward, self.send_old_values)
+        store: TableStore[Any, Any] = node.store(self.store_name)
+        cached = store.set_flush_listener(forward, self.send_old_values)
         send_old, user_error = self.send_old_values, node.user_error
         get, put = store.get_pair, store.put_pair
 
@@ -202,8 +203,8 @@ def _change(
 
         return process_change
 
-    store: Any = node.store(store_name)
-    cached: bool = store.set_flush_listener(forward, send_old)
+    store: TableStore[Any, Any] = node.store(store_name)
+    cached = store.set_flush_listener(forward, send_old)
     get, put = store.get_pair, store.put_pair
 
     def process_stored(key: Any, new: Any, old: Any, is_latest: bool, timestamp: int, headers: Headers | None) -> None:

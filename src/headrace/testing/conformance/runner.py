@@ -236,9 +236,8 @@ class _Run:
             row: dict[str, Any] = {"key": key, "as_of": as_of, "value": None}
             found = store.get(key, as_of)
             if found is not None:
+                # Java's typed store does not tell until when a version was valid
                 row |= {"value": found.value, "timestamp": found.timestamp}
-                if found.valid_to is not None:
-                    row["valid_to"] = found.valid_to
             yield row
 
 

@@ -381,8 +381,7 @@ def _materialized(step: Mapping[str, Any]) -> Materialized[Any, Any] | None:
     if kind == "plain":
         out: Materialized[Any, Any] = Materialized.as_(Stores.persistent_key_value_store(name))
     elif kind == "versioned":
-        # the store is there; the operators that treat its table's late changes in their own way are not yet
-        raise LaterStep(f"store {kind}")
+        out = Materialized.as_(Stores.persistent_versioned_key_value_store(name, how["history_ms"]))
     elif kind == "lru":
         out = Materialized.as_(Stores.lru_map(name, how["max_entries"]))
     else:
