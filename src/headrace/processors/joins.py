@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class StreamTableJoin:
     """Looks each record's key up in a table: ``joiner(value, row)``, or ``joiner(key, value, row)`` when ``with_key``.
 
-    The result has the stream record's time. Inner: no row, no result. ``left``: the row is None when there is none,
+    The result has the stream record's time. A versioned table gives the row that it had at that time. Inner: no row, no
+    result. ``left``: the row is None when there is none,
     and a record without a key passes with None as its row (KIP-962). Records without a value are dropped (counted),
     and without a key too when inner. Changes of the table make no results.
     """
@@ -31,7 +32,7 @@ class StreamTableJoin:
     def bind(self, node: NodeContext) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         joiner, left, forward, drop, user_error = self.joiner, self.left, node.forward, node.drop, node.user_error
-        get = self.table.bind(node)
+        get, get_as_of = self.table.bind(node), self.table.bind_as_of(node)
         with_key = self.with_key
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
@@ -40,7 +41,7 @@ class StreamTableJoin:
                 return
             # the table's serdes are the user's code too: they fail on a key of another type
             try:
-                row = None if key is None else get(key)
+                row = None if key is None else get(key) if get_as_of is None else get_as_of(key, timestamp)
                 if row is None and not left:
                     return
                 found = None if row is None else row[0]
