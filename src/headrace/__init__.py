@@ -61,6 +61,7 @@ from headrace.api.stores import (
     DslStoreSuppliers,
     StoreSupplier,
 )
+from headrace.api.suppressed import BufferConfig, EagerBufferConfig, StrictBufferConfig, Suppressed
 from headrace.api.timestamps import (
     ConsumerRecord,
     FailOnInvalidTimestamp,
@@ -84,12 +85,17 @@ from headrace.api.windows import (
 from headrace.config import StreamsConfig
 from headrace.dsl import (
     BranchedKStream,
+    CogroupedKStream,
     GlobalKTable,
     KGroupedStream,
     KGroupedTable,
     KStream,
     KTable,
+    SessionWindowedCogroupedKStream,
+    SessionWindowedKStream,
     StreamsBuilder,
+    TimeWindowedCogroupedKStream,
+    TimeWindowedKStream,
 )
 from headrace.partitioning import (
     StreamPartitioner,
@@ -100,7 +106,7 @@ from headrace.resets import (
 )
 from headrace.runtime.states import State
 from headrace.runtime.streams import KafkaStreams, StreamThreadExceptionResponse
-from headrace.serdes import JsonSerde, Serde, Serdes
+from headrace.serdes import JsonSerde, Serde, Serdes, SessionWindowedSerde, TimeWindowedSerde, WindowedSerdes
 from headrace.state import (
     KeyValueStore,
     SessionStore,
@@ -120,10 +126,13 @@ __all__ = [
     "AutoOffsetReset",
     "Branched",
     "BranchedKStream",
+    "BufferConfig",
+    "CogroupedKStream",
     "Consumed",
     "ConsumerRecord",
     "DeserializationExceptionHandler",
     "DslStoreSuppliers",
+    "EagerBufferConfig",
     "EmitStrategy",
     "ErrorHandlerContext",
     "FailOnInvalidTimestamp",
@@ -163,6 +172,9 @@ __all__ = [
     "Serdes",
     "SessionStore",
     "SessionWindow",
+    "SessionWindowedCogroupedKStream",
+    "SessionWindowedKStream",
+    "SessionWindowedSerde",
     "SessionWindows",
     "SlidingWindows",
     "State",
@@ -174,9 +186,14 @@ __all__ = [
     "StreamThreadExceptionResponse",
     "StreamsBuilder",
     "StreamsConfig",
+    "StrictBufferConfig",
+    "Suppressed",
     "TableJoined",
     "TaskId",
     "TimeWindow",
+    "TimeWindowedCogroupedKStream",
+    "TimeWindowedKStream",
+    "TimeWindowedSerde",
     "TimeWindows",
     "TimestampExtractor",
     "TimestampedKeyValueStore",
@@ -195,4 +212,5 @@ __all__ = [
     "Window",
     "WindowStore",
     "Windowed",
+    "WindowedSerdes",
 ]

@@ -41,7 +41,10 @@ AGGREGATE: Final = "KSTREAM-AGGREGATE-"
 REDUCE: Final = "KSTREAM-REDUCE-"
 JOIN: Final = "KSTREAM-JOIN-"
 LEFT_JOIN: Final = "KSTREAM-LEFTJOIN-"
+COGROUP_AGGREGATE: Final = "COGROUPKSTREAM-AGGREGATE-"
+COGROUP_MERGE: Final = "COGROUPKSTREAM-MERGE-"
 TABLE_SOURCE: Final = "KTABLE-SOURCE-"
+TABLE_SUPPRESS: Final = "KTABLE-SUPPRESS-"
 TABLE_TO_STREAM: Final = "KTABLE-TOSTREAM-"
 TABLE_FILTER: Final = "KTABLE-FILTER-"
 TABLE_MAP_VALUES: Final = "KTABLE-MAPVALUES-"
@@ -214,3 +217,8 @@ def table_source(name: str) -> str:
 def branch(prefix: str, name: str | int) -> str:
     """Node of a branch: the name of the split and the branch's own name, or its index where it has none."""
     return f"{prefix}{name}"
+
+
+def suppress_store(name: str) -> str:
+    """Buffer of a suppression that the user called ``name``."""
+    return f"{name}-store"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace import naming
+from headrace.api.windows import SessionWindows
 from headrace.dsl.graph import Process, Repartition, Store
 from headrace.dsl.ktable import KTable
+from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from headrace.processors.aggregate import StreamAggregate, StreamReduce
 from headrace.processors.counting import Add, Zero
 from headrace.serdes import Serdes
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import Operator
     from headrace.api.options import Grouped, Materialized, Named
+    from headrace.api.serde import Serde
+    from headrace.api.windows import SlidingWindows, Windows
+    from headrace.dsl.cogrouped import CogroupedKStream
     from headrace.dsl.place import Place
 
 K = TypeVar("K")
@@ -30,11 +35,15 @@ class KGroupedStream(Generic[K, V]):
     Every aggregation drops records without a key or a value (counted), keeps its rows in a store with a changelog, and
     gives each row the latest of its records' times. Where the key was changed before, the records go through a
     repartition topic first: it is named by :class:`~headrace.api.options.Grouped`, else after the store.
+
+    Attributes:
+        at: Where it stands in the logical graph (for the library's own use).
+        grouped: What the user said of the grouping (likewise).
     """
 
     def __init__(self, at: Place, grouped: Grouped[K, V]) -> None:
-        self._at = at
-        self._grouped = grouped
+        self.at = at
+        self.grouped = grouped
         self._shared_repartition: int | None = None
 
     def count(self, materialized: Materialized[K, int] | None = None, named: Named | None = None) -> KTable[K, int]:
@@ -46,10 +55,10 @@ class KGroupedStream(Generic[K, V]):
         """
         if materialized is not None and materialized.store_name is None:
             # Java once took a number here and goes on to do so: later names depend on it
-            self._at.scope.names.store(naming.AGGREGATE)
-        store = self._at.scope.store(materialized, naming.AGGREGATE, self._grouped.key_serde, Serdes.Long())
+            self.at.scope.names.store(naming.AGGREGATE)
+        store = self.at.scope.store(materialized, naming.AGGREGATE, self.grouped.key_serde, Serdes.Long())
         operator = StreamAggregate(store.name, Zero(), Add(1))
-        return self._aggregate(named, naming.AGGREGATE, store, operator)
+        return self._table(named, naming.AGGREGATE, store, operator)
 
     def reduce(
         self,
@@ -64,9 +73,9 @@ class KGroupedStream(Generic[K, V]):
             named: Name of the node.
             materialized: The store.
         """
-        grouped = self._grouped
-        store = self._at.scope.store(materialized, naming.REDUCE, grouped.key_serde, grouped.value_serde)
-        return self._aggregate(named, naming.REDUCE, store, StreamReduce(store.name, reducer))
+        grouped = self.grouped
+        store = self.at.scope.store(materialized, naming.REDUCE, grouped.key_serde, grouped.value_serde)
+        return self._table(named, naming.REDUCE, store, StreamReduce(store.name, reducer))
 
     def aggregate(
         self,
@@ -84,29 +93,67 @@ class KGroupedStream(Generic[K, V]):
             named: Name of the node.
             materialized: The store. Its value serde is the configured default unless given.
         """
-        store = self._at.scope.store(materialized, naming.AGGREGATE, self._grouped.key_serde, None)
+        store = self.at.scope.store(materialized, naming.AGGREGATE, self.grouped.key_serde, None)
         operator = StreamAggregate(store.name, initializer, aggregator)
-        return self._aggregate(named, naming.AGGREGATE, store, operator)
+        return self._table(named, naming.AGGREGATE, store, operator)
 
-    def _aggregate(self, named: Named | None, prefix: str, store: Store, operator: Operator) -> KTable[K, Any]:
-        name = self._at.scope.node_name(None if named is None else named.name, prefix)
-        at = self._repartitioned(store) if self._at.repartition else self._at
-        at = replace(at.add(name, Process(operator, store)), key_serde=store.key_serde, value_serde=store.value_serde)
+    @overload
+    def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
+    def windowed_by(
+        self, windows: Windows | SlidingWindows | SessionWindows
+    ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
+        """Group by windows of time too.
+
+        Args:
+            windows: :class:`~headrace.api.windows.TimeWindows`, ``SlidingWindows``, ``UnlimitedWindows`` or
+                ``SessionWindows``; or windows of your own, see :class:`headrace.api.windows.Windows`.
+        """
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self, windows)
+        return TimeWindowedKStream(self, windows)
+
+    def cogroup(self, aggregator: Callable[[K, V, VR], VR]) -> CogroupedKStream[K, VR]:
+        """Begin an aggregation that other grouped streams join (KIP-150).
+
+        Args:
+            aggregator: ``(key, value, aggregate) -> aggregate`` for the records of this one.
+        """
+        from headrace.dsl.cogrouped import CogroupedKStream
+
+        return CogroupedKStream(self, aggregator)
+
+    def aggregated(self, name: str, store: Store, operator: Operator, key_serde: Serde[Any] | None) -> KTable[Any, Any]:
+        """The table that an operator makes of the grouped records. For the library's own use.
+
+        Args:
+            name: Name of the node.
+            store: Where its rows are.
+            operator: The operator.
+            key_serde: Of the table's keys.
+        """
+        at = self._repartitioned(store) if self.at.repartition else self.at
+        at = replace(at.add(name, Process(operator, store)), key_serde=key_serde, value_serde=store.value_serde)
         return KTable(at, store.materialized.store_name)
 
+    def _table(self, named: Named | None, prefix: str, store: Store, operator: Operator) -> KTable[K, Any]:
+        name = self.at.scope.node_name(None if named is None else named.name, prefix)
+        return self.aggregated(name, store, operator, store.key_serde)
+
     def _repartitioned(self, store: Store) -> Place:
-        grouped, scope = self._grouped, self._at.scope
+        grouped, scope = self.grouped, self.at.scope
         names = naming.repartition_names(scope.names, grouped.name or store.name)
         if self._shared_repartition is None or grouped.name is None:
             named = grouped.name is not None or store.materialized.store_name is not None
-            place = self._at.through_topic(names, grouped.key_serde, grouped.value_serde, named=named)
+            place = self.at.through_topic(names, grouped.key_serde, grouped.value_serde, named=named)
             self._shared_repartition = place.node
             return place
         # aggregations of one grouping with a name share its topic
-        scope.graph.connect(self._at.node, self._shared_repartition)
+        scope.graph.connect(self.at.node, self._shared_repartition)
         data = scope.graph.nodes[self._shared_repartition].data
         assert isinstance(data, Repartition)
         source = data.names.source
         return replace(
-            self._at, node=self._shared_repartition, name=source, sources=frozenset({source}), repartition=False
+            self.at, node=self._shared_repartition, name=source, sources=frozenset({source}), repartition=False
         )

@@ -6,10 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
-from headrace.api.options import Grouped
+from headrace.api.options import Grouped, Materialized
+from headrace.api.suppressed import EagerBufferConfig
 from headrace.dsl import tables
 from headrace.dsl.foreign_key import join_on_foreign_key
 from headrace.dsl.graph import Process, Store, TableJoin
+from headrace.dsl.stores import BufferShape
+from headrace.processors.suppress import TableSuppress
 from headrace.processors.table_aggregate import TableRepartitionMap
 from headrace.processors.table_joins import JoinedRows, TableJoinMerge, TableJoinSide
 from headrace.processors.tables import TableFilter, TableMapValues, TableToStream, TableTransformValues
@@ -19,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import ValueGetterSupplier
-    from headrace.api.options import Materialized, Named, TableJoined
+    from headrace.api.options import Named, TableJoined
     from headrace.api.processor import ValueTransformerWithKey
     from headrace.api.serde import Serde
+    from headrace.api.suppressed import Suppressed
     from headrace.dsl.grouped_table import KGroupedTable
     from headrace.dsl.kstream import KStream
     from headrace.dsl.place import Place
@@ -413,6 +417,37 @@ class KTable(Generic[K, V]):
         return KTable(at, store.name)
 
     # to a stream
+
+    def suppress(self, suppressed: Suppressed[K]) -> KTable[K, V]:
+        """Hold changes back, so that fewer of them go on.
+
+        What waits is kept in a buffer in memory, with a changelog, and goes on when stream time has moved far enough:
+        while no records come, nothing is emitted.
+
+        Args:
+            suppressed: For how long, how much, and the name. The table that it makes is not stored: its rows are those
+                that were emitted.
+
+        Raises:
+            TopologyException: It waits for windows to close, but the table has no windows; or the table is versioned.
+        """
+        at, buffer = self.at, suppressed.buffer
+        scope = at.scope
+        name = suppressed.name or scope.names.processor(naming.TABLE_SUPPRESS)
+        final = suppressed.wait_ms is None
+        wait = tables.closes_after_ms(scope.graph, at.node) if suppressed.wait_ms is None else suppressed.wait_ms
+        if suppressed.name is None:
+            store_name = scope.names.store(naming.TABLE_SUPPRESS)
+        else:
+            store_name = naming.suppress_store(suppressed.name)
+        # the buffer keeps what was emitted before, and shows it to whoever looks rows up
+        self.enable_sending_old_values()
+        limits = buffer.record_limit, buffer.byte_limit
+        operator = TableSuppress(store_name, wait, final, *limits, isinstance(buffer, EagerBufferConfig))
+        how: Materialized[K, V] = Materialized(logging_enabled=buffer.logging_enabled, topic_config=buffer.topic_config)
+        store = Store(store_name, how, at.key_serde, at.value_serde, BufferShape())
+        made = at.add(name, Process(operator, store, inputs=(at.node,)))
+        return KTable(replace(made, sources=frozenset({at.name})))
 
     @overload
     def to_stream(self, *, named: Named | None = None) -> KStream[K, V]: ...

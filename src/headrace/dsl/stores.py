@@ -27,6 +27,8 @@ from headrace.state.builders import (
     TimestampedKeyValueStoreBuilder,
     TimestampedWindowStoreBuilder,
     VersionedKeyValueStoreBuilder,
+    Stores,
+    SuppressBufferBuilder,
 )
 from headrace.state.suppliers import built_in
 
@@ -149,6 +151,22 @@ class SessionShape(StoreShape):
             logging=how.logging_enabled,
             log_config=dict(how.topic_config),
             changelog_retention_ms=retention_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BufferShape(StoreShape):
+    """The changes of a table that wait. There is one kind, in memory, whatever the user chose for tables."""
+
+    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+        """See :class:`StoreShape`."""
+        how = store.materialized
+        return SuppressBufferBuilder(
+            Stores.in_memory_key_value_store(store.name),
+            store.key_serde,
+            store.value_serde,
+            logging=how.logging_enabled,
+            log_config=dict(how.topic_config),
         )
 
 

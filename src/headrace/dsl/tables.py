@@ -13,7 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.dsl.graph import Graph, Process, StreamToTable, TableJoin, TableSource
+from headrace.errors import TopologyException
 from headrace.processors.rows import StoreRows, TableOperator
+from headrace.processors.windows import WindowedAggregate
 
 if TYPE_CHECKING:
     from headrace.api.engine import ValueGetterSupplier
@@ -64,3 +66,22 @@ def send_old_values(graph: Graph, number: int, *, force: bool) -> bool:
         return False
     node.data = replace(data, operator=data.operator.sending_old_values())
     return True
+
+
+def closes_after_ms(graph: Graph, number: int) -> int:
+    """How far stream time is past the end of a window of the table at a node when the window takes no more records.
+
+    The windowed aggregations above say it; of several, the one that waits longest.
+
+    Raises:
+        TopologyException: A way up from the node meets no windowed aggregation.
+    """
+    node = graph.nodes[number]
+    if isinstance(node.data, Process) and isinstance(node.data.operator, WindowedAggregate):
+        return node.data.operator.closes_after_ms
+    if not node.parents:
+        raise TopologyException(
+            "windows close only where there are windows: suppress until they do needs the table of a windowed "
+            "aggregation, or one made of it"
+        )
+    return max(closes_after_ms(graph, parent) for parent in node.parents)

@@ -101,7 +101,7 @@ class BoundTask:
 
     def dirty(self) -> bool:
         """Whether a cache holds rows that a commit must send on."""
-        return any(store.cache is not None and store.cache.dirty for store in self.stores.values())
+        return any(store.dirty for store in self.stores.values())
 
     def close(self) -> None:
         """Close processors, then stores. The first error is raised after all have been tried."""

@@ -167,6 +167,19 @@ class TableTransformValues(TableOperator):
 
 
 @dataclass(frozen=True, slots=True)
+class TablePassThrough(TableOperator):
+    """Changes as they are: of the inputs of a cogrouped aggregation, which share one store."""
+
+    def rows(self, *inputs: ValueGetterSupplier) -> ValueGetterSupplier:
+        """See :class:`headrace.processors.rows.TableOperator`."""
+        return inputs[0]
+
+    def bind(self, node: NodeContext, /) -> Bound:
+        """See :class:`headrace.api.engine.Operator`."""
+        return Bound(process_change=node.forward_change)
+
+
+@dataclass(frozen=True, slots=True)
 class TableToStream:
     """Each change's new value becomes a record."""
 

@@ -20,7 +20,7 @@ from headrace.api.windows import MAX_TIMESTAMP, EmitStrategy, SessionWindow, Tim
 from headrace.processors.rows import SessionRows, TableOperator, WindowRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from headrace.api.engine import NodeContext, ProcessChange, ValueGetterSupplier
     from headrace.api.windows import SessionWindows, SlidingWindows, Window, Windows
@@ -249,7 +249,7 @@ class _SlidingUpdates:
         has_left = has_right = False
         previous: int | None = None
         # to timestamp + 1: the window right of the record, should there be one
-        rows: list[Row] = list(self._fetch(key, max(0, timestamp - 2 * difference), timestamp + 1))
+        rows: list[Row] = self._fetch(key, max(0, timestamp - 2 * difference), timestamp + 1)
         for start, aggregate, row_timestamp, *_ in reversed(rows):
             starts.add(start)
             end = start + difference
@@ -283,7 +283,7 @@ class _SlidingUpdates:
     def early(self, key: Any, value: Any, timestamp: int, headers: Headers | None, observed: int) -> None:
         """A record in the first ``time_difference_ms`` of time: it lies in the window that starts at 0."""
         record = (key, value, timestamp, headers, observed)
-        rows: list[Row] = list(self._fetch(key, 0, timestamp + 1))
+        rows: list[Row] = self._fetch(key, 0, timestamp + 1)
         starts = {row[0] for row in rows}
         first = rows[0] if rows and rows[0][0] == 0 else None
         has_right = timestamp + 1 in starts
@@ -369,7 +369,7 @@ class SessionWindowAggregate(WindowedAggregate):
         observed = _NEVER
 
         def update(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
-            sessions: list[Row] = list(find(key, timestamp - gap, timestamp + gap))
+            sessions: list[Row] = find(key, timestamp - gap, timestamp + gap)
             start = end = timestamp
             for session in sessions:
                 start, end = min(start, session[0]), max(end, session[1])
@@ -381,7 +381,7 @@ class SessionWindowAggregate(WindowedAggregate):
                 return
             if (start, end) != (timestamp, timestamp):
                 olds = find(key, timestamp - gap, timestamp + gap) if send_old else sessions
-                for old_start, old_end, old, *_ in list(olds):
+                for old_start, old_end, old, *_ in olds:
                     put(key, old_start, old_end, None, timestamp, headers)
                     if forward is not None:
                         removed = Windowed(key, SessionWindow(old_start, old_end))
@@ -412,7 +412,7 @@ class SessionWindowAggregate(WindowedAggregate):
     @staticmethod
     def _bind_final(node: NodeContext, store: Any, final: _FinalResults) -> Callable[[int, Headers | None], None]:
         forward: ProcessChange = node.forward_change
-        find_all: Callable[[int, int], Iterable[Row]] = store.find_all_pairs
+        find_all: Callable[[int, int], list[Row]] = store.find_all_pairs
 
         def emit_final(close_time: int, headers: Headers | None) -> None:
             if not final.due(close_time):
@@ -420,7 +420,7 @@ class SessionWindowAggregate(WindowedAggregate):
             low, high = max(0, final.last_close_time), close_time - 1
             if high < low:
                 return
-            for key, start, end, aggregate, *_ in list(find_all(low, high)):
+            for key, start, end, aggregate, *_ in find_all(low, high):
                 forward(Windowed(key, SessionWindow(start, end)), aggregate, None, True, end, headers)
             final.done(close_time)
 
@@ -463,10 +463,10 @@ class _FinalResults:
 def _bind_emit(node: NodeContext, store: Any, size_ms: int) -> Callable[[int, int, Headers | None], None]:
     """A function that forwards the windows whose start lies in a span, earliest first."""
     forward = node.forward_change
-    fetch_all: Callable[[int, int], Iterable[Row]] = store.fetch_all_pairs
+    fetch_all: Callable[[int, int], list[Row]] = store.fetch_all_pairs
 
     def emit(low: int, high: int, headers: Headers | None) -> None:
-        for key, start, aggregate, timestamp, *_ in list(fetch_all(low, high)):
+        for key, start, aggregate, timestamp, *_ in fetch_all(low, high):
             window: Window = TimeWindow(start, min(start + size_ms, MAX_TIMESTAMP))
             forward(Windowed(key, window), aggregate, None, True, timestamp, headers)
 

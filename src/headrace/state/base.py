@@ -71,6 +71,11 @@ class StoreBase(Generic[K, V]):
         """False once the task has closed."""
         return self._open
 
+    @property
+    def dirty(self) -> bool:
+        """Whether a commit has something to send on first."""
+        return self.cache is not None and self.cache.dirty > 0
+
     def set_flush_listener(self, listener: ProcessChange, send_old_values: bool) -> bool:
         """Have flushed rows forwarded. Returns whether the store is cached: if not, the caller forwards by itself."""
         self._send_old_values = send_old_values

@@ -21,6 +21,7 @@ from headrace.state.list_value import ListValueStore
 from headrace.state.lru import LruRows
 from headrace.state.session import SessionStore
 from headrace.state.versioned import VersionedKeyValueStore
+from headrace.state.suppress import SuppressBuffer
 from headrace.state.window import TimestampedWindowStore, WindowStore
 
 if TYPE_CHECKING:
@@ -233,6 +234,15 @@ class SessionStoreBuilder(StoreBuilder[K, V]):
         """See :class:`StoreBuilder`."""
         serdes = self._serdes(context)
         return SessionStore(self._rows(context), *serdes, PLAIN, self.supplier, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class SuppressBufferBuilder(StoreBuilder[K, V]):
+    """Changes of a table that wait; see :class:`headrace.api.suppressed.Suppressed`."""
+
+    def build(self, context: StoreContext) -> SuppressBuffer[K, V]:
+        """See :class:`StoreBuilder`."""
+        return SuppressBuffer(self._rows(context), *self._serdes(context), context)
 
 
 class Stores:

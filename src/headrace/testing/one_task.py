@@ -129,14 +129,14 @@ class OneTask:
 
     def changelog_sender(self, topic: str, partition: int) -> ChangelogSend:
         """See :class:`headrace.api.engine.RecordCollector`."""
-        return lambda key, value, timestamp, headers: self._send(topic, key, value, timestamp or 0, headers)
+        return lambda key, value, timestamp, headers: self._send(topic, key, value, timestamp, headers)
 
     def partition_count(self, topic: str) -> int:
         """See :class:`headrace.api.engine.RecordCollector`."""
         return 1
 
     def _send(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers | None
     ) -> None:
         offset = self._written.get(topic, 0)
         self._written[topic] = offset + 1
@@ -168,7 +168,7 @@ class OneTask:
         moved = bool(self._pending)
         while self._pending:
             written = self._pending.popleft()
-            self._enqueue(written.topic, written.key, written.value, written.timestamp, written.headers)
+            self._enqueue(written.topic, written.key, written.value, written.timestamp or 0, written.headers)
         return moved
 
 

@@ -45,7 +45,8 @@ class Written(NamedTuple):
     topic: str
     partition: int
     offset: int
-    timestamp: int
+    timestamp: int | None
+    """None in a changelog: the producer's own time, which a test has no use for."""
     key: bytes | None
     value: bytes | None
     headers: Headers | None

@@ -119,6 +119,7 @@ _KEY: dict[str, Callable[[Any, str], Any]] = {
     "key": lambda k, arg: k,
     "const": lambda k, arg: arg,
     "null": lambda k, arg: None,
+    "unwindow": lambda k, arg: k.key,
     "window_string": lambda k, arg: text(k),
 }
 _KEY_OF_VALUE: dict[str, Callable[[Any, str], Any]] = {
@@ -255,6 +256,12 @@ def aggregate(written: str) -> Callable[[Any, Any, Any], Any]:
     if call.name != "plus_null_at":
         _unknown("aggregate", call)
     return lambda k, v, agg: None if text(v) == call.arg else f"{text(agg)}+{text(v)}"
+
+
+def merger(written: str) -> Callable[[Any, Any, Any], Any]:
+    """``(key, aggregate, aggregate) -> aggregate`` of that name: a reduce function."""
+    function = reduce(written)
+    return lambda key, one, other: function(one, other)
 
 
 def initializer(written: str) -> Callable[[], Any]:

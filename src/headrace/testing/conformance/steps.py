@@ -17,7 +17,21 @@ from headrace.api.options import (
     TableJoined,
 )
 from headrace.api.stores import StoreType
-from headrace.dsl import GlobalKTable, KGroupedStream, KGroupedTable, KStream, KTable, StreamsBuilder
+from headrace.api.suppressed import BufferConfig, StrictBufferConfig, Suppressed
+from headrace.api.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from headrace.dsl import (
+    CogroupedKStream,
+    GlobalKTable,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    SessionWindowedCogroupedKStream,
+    SessionWindowedKStream,
+    StreamsBuilder,
+    TimeWindowedCogroupedKStream,
+    TimeWindowedKStream,
+)
 from headrace.errors import IllegalStateException
 from headrace.resets import AutoOffsetReset
 from headrace.state.builders import AnyStoreBuilder, StoreBuilder, Stores
@@ -31,8 +45,6 @@ if TYPE_CHECKING:
 
     from headrace.api.record import RecordContext
     from headrace.api.timestamps import ConsumerRecord
-
-_LATER_OPS = frozenset({"windowedBy", "cogroup", "suppress"})
 
 
 class _TimestampFrom:
@@ -90,8 +102,6 @@ class Steps:
         method: Callable[[Mapping[str, Any]], Any] | None = getattr(self, f"_op_{name}", None)
         if method is not None:
             return method(step)
-        if op in _LATER_OPS:
-            raise LaterStep(f"op {op}")
         raise IllegalStateException(f"no op {op}")
 
     def _var(self, step: Mapping[str, Any], name: str) -> Any:
@@ -247,25 +257,58 @@ class Steps:
             return self._table(step).group_by(functions.pair(step["fn"]), _grouped_option(step))
         return self._stream(step).group_by(functions.key(step["fn"]), _grouped_option(step))
 
+    def _op_windowed_by(self, step: Mapping[str, Any]) -> Any:
+        grouped, windows = self._var(step, "in"), _windows(step["window"])
+        made = grouped.windowed_by(windows)
+        if "emit" not in step or isinstance(grouped, CogroupedKStream):
+            return made
+        on_close = step["emit"] == "on_window_close"
+        return made.emit_strategy(EmitStrategy.on_window_close() if on_close else EmitStrategy.on_window_update())
+
+    def _op_cogroup(self, step: Mapping[str, Any]) -> Any:
+        grouped, aggregator = self._var(step, "in"), functions.aggregate(step["fn"])
+        if isinstance(grouped, CogroupedKStream):
+            return grouped.cogroup(self._var(step, "with"), aggregator)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+        return self._grouped(step).cogroup(aggregator)
+
     def _op_count(self, step: Mapping[str, Any]) -> Any:
-        if self._is(step, KGroupedTable):
-            return self._grouped_table(step).count(_materialized(step), _named(step))
-        return self._grouped(step).count(materialized=_materialized(step), named=_named(step))
+        grouped = self._var(step, "in")
+        return grouped.count(_materialized(step), _named(step))
 
     def _op_reduce(self, step: Mapping[str, Any]) -> Any:
-        reducer, (materialized, named) = functions.reduce(step["fn"]), _materialized_and_named(step)
-        if self._is(step, KGroupedTable):
-            subtractor = functions.reduce(step["subtractor"])
-            return self._grouped_table(step).reduce(reducer, subtractor, materialized, named)
-        return self._grouped(step).reduce(reducer, materialized=materialized, named=named)
+        grouped, reducer = self._var(step, "in"), functions.reduce(step["fn"])
+        materialized, named = _materialized(step), _named(step)
+        if isinstance(grouped, KGroupedTable | KGroupedStream) and materialized is None:
+            # in Java these take a name only together with a store
+            named = None
+        if isinstance(grouped, KGroupedTable):
+            return self._grouped_table(step).reduce(reducer, functions.reduce(step["subtractor"]), materialized, named)
+        return grouped.reduce(reducer, materialized, named)
 
     def _op_aggregate(self, step: Mapping[str, Any]) -> Any:
-        initializer, aggregator = functions.initializer(step["init"]), functions.aggregate(step["fn"])
-        if self._is(step, KGroupedTable):
-            grouped, subtractor = self._grouped_table(step), functions.aggregate(step["subtractor"])
-            return grouped.aggregate(initializer, aggregator, subtractor, _materialized(step), _named(step))
-        materialized, named = _materialized_and_named(step)
-        return self._grouped(step).aggregate(initializer, aggregator, materialized=materialized, named=named)
+        grouped, initializer = self._var(step, "in"), functions.initializer(step["init"])
+        how = _materialized(step), _named(step)
+        match grouped:
+            case KGroupedTable():
+                adder, subtractor = functions.aggregate(step["fn"]), functions.aggregate(step["subtractor"])
+                return self._grouped_table(step).aggregate(initializer, adder, subtractor, *how)
+            case SessionWindowedKStream():
+                merger = functions.merger(step["merger"])
+                return grouped.aggregate(initializer, functions.aggregate(step["fn"]), merger, *how)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            case SessionWindowedCogroupedKStream():
+                return grouped.aggregate(initializer, functions.merger(step["merger"]), *how)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            case CogroupedKStream() | TimeWindowedCogroupedKStream():
+                return grouped.aggregate(initializer, *how)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            case TimeWindowedKStream():
+                return grouped.aggregate(initializer, functions.aggregate(step["fn"]), *how)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            case _:
+                # in Java it takes a name only together with a store
+                materialized, named = how[0], None if how[0] is None else how[1]
+                aggregator = functions.aggregate(step["fn"])
+                return self._grouped(step).aggregate(initializer, aggregator, materialized, named)
+
+    def _op_suppress(self, step: Mapping[str, Any]) -> Any:
+        return self._table(step).suppress(_suppressed(step))
 
     # joins
 
@@ -367,10 +410,39 @@ def _grouped_option(step: Mapping[str, Any]) -> Grouped[Any, Any] | None:
     return None if how is None else Grouped.with_(serde(how.get("key")), serde(how.get("value")), how.get("name"))
 
 
-def _materialized_and_named(step: Mapping[str, Any]) -> tuple[Materialized[Any, Any] | None, Named | None]:
-    # in Java these take a name only together with a store
-    materialized = _materialized(step)
-    return materialized, None if materialized is None else _named(step)
+def _windows(window: Mapping[str, Any]) -> Any:
+    grace = window.get("grace_ms", 0)
+    match window["type"]:
+        case "time":
+            tumbling = TimeWindows.of_size_and_grace(window["size_ms"], grace)
+            return tumbling.advance_by(window["advance_ms"]) if "advance_ms" in window else tumbling
+        case "sliding":
+            return SlidingWindows.of_time_difference_and_grace(window["diff_ms"], grace)
+        case "session":
+            return SessionWindows.of_inactivity_gap_and_grace(window["gap_ms"], grace)
+        case "unlimited":
+            return UnlimitedWindows.of()
+        case kind:
+            raise IllegalStateException(f"no window {kind}")
+
+
+def _suppressed(step: Mapping[str, Any]) -> Suppressed[Any]:
+    final = step["until"] == "window_closes"
+    buffer: BufferConfig = BufferConfig.unbounded()
+    if "max_records" in step:
+        buffer = BufferConfig.max_records(step["max_records"])
+        if final or step.get("full") == "shutdown":
+            buffer = buffer.shut_down_when_full()
+    elif "max_bytes" in step and not final:
+        buffer = BufferConfig.max_bytes(step["max_bytes"])
+    if step.get("logging") is False:
+        buffer = buffer.with_logging_disabled()
+    if final:
+        assert isinstance(buffer, StrictBufferConfig)
+        how: Suppressed[Any] = Suppressed.until_window_closes(buffer)
+    else:
+        how = Suppressed.until_time_limit(step["ms"], buffer)
+    return how.with_name(step["named"]) if "named" in step else how
 
 
 def _materialized(step: Mapping[str, Any]) -> Materialized[Any, Any] | None:
