@@ -27,27 +27,6 @@ TIMESTAMP_EXTRACTORS = {
         "WallclockTimestampExtractor",
     )
 }
-SERDES = {
-    f"{_SERDES}{name}Serde": f"headrace.serdes:{name}Serde"
-    for name in (
-        "String",
-        "Bytes",
-        "ByteArray",
-        "Long",
-        "Integer",
-        "Short",
-        "Double",
-        "Float",
-        "Boolean",
-        "UUID",
-        "Void",
-        "ByteBuffer",
-        "List",
-    )
-} | {
-    f"org.apache.kafka.streams.kstream.WindowedSerdes${name}WindowedSerde": f"headrace.serdes:{name}WindowedSerde"
-    for name in ("Time", "Session")
-}
 _REGISTRY_SERDES = {
     "avro.GenericAvroSerde": "avro:GenericAvroSerde",
     "avro.SpecificAvroSerde": "avro:SpecificAvroSerde",
@@ -56,10 +35,34 @@ _REGISTRY_SERDES = {
     "json.KafkaJsonSchemaSerde": "json_schema:KafkaJsonSchemaSerde",
     "protobuf.KafkaProtobufSerde": "protobuf:KafkaProtobufSerde",
 }
-SERDES |= {
-    f"io.confluent.kafka.streams.serdes.{name}": f"headrace.serdes.registry.{reference}"
-    for name, reference in _REGISTRY_SERDES.items()
-}
+SERDES: dict[str, str] = (
+    {
+        f"{_SERDES}{name}Serde": f"headrace.serdes:{name}Serde"
+        for name in (
+            "String",
+            "Bytes",
+            "ByteArray",
+            "Long",
+            "Integer",
+            "Short",
+            "Double",
+            "Float",
+            "Boolean",
+            "UUID",
+            "Void",
+            "ByteBuffer",
+            "List",
+        )
+    }
+    | {
+        f"org.apache.kafka.streams.kstream.WindowedSerdes${name}WindowedSerde": f"headrace.serdes:{name}WindowedSerde"
+        for name in ("Time", "Session")
+    }
+    | {
+        f"io.confluent.kafka.streams.serdes.{name}": f"headrace.serdes.registry.{reference}"
+        for name, reference in _REGISTRY_SERDES.items()
+    }
+)
 LIST_CLASSES = {"java.util.ArrayList": "builtins:list", "java.util.LinkedList": "builtins:list"}
 DSL_STORE_SUPPLIERS = {
     _STORES + "RocksDBDslStoreSuppliers": "headrace.state:RocksDBDslStoreSuppliers",

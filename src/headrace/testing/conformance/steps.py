@@ -278,12 +278,13 @@ class Steps:
     def _op_reduce(self, step: Mapping[str, Any]) -> Any:
         grouped, reducer = self._var(step, "in"), functions.reduce(step["fn"])
         materialized, named = _materialized(step), _named(step)
-        if isinstance(grouped, KGroupedTable | KGroupedStream) and materialized is None:
-            # in Java these take a name only together with a store
-            named = None
+        if isinstance(grouped, TimeWindowedKStream | SessionWindowedKStream):
+            return grouped.reduce(reducer, materialized, named)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+        # in Java these take a name only together with a store
+        named = None if materialized is None else named
         if isinstance(grouped, KGroupedTable):
             return self._grouped_table(step).reduce(reducer, functions.reduce(step["subtractor"]), materialized, named)
-        return grouped.reduce(reducer, materialized, named)
+        return self._grouped(step).reduce(reducer, materialized, named)
 
     def _op_aggregate(self, step: Mapping[str, Any]) -> Any:
         grouped, initializer = self._var(step, "in"), functions.initializer(step["init"])
