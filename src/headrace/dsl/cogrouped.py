@@ -52,7 +52,9 @@ class _Inputs:
         for grouped in self.aggregators:
             self._enter(grouped, store)
         scope = next(iter(self.aggregators)).at.scope
-        scope.copartitioned.append(frozenset(source for grouped in self._entries for source in grouped.at.sources))
+        scope.graph.copartitioned.append(
+            frozenset(source for grouped in self._entries for source in grouped.at.sources)
+        )
         given = None if named is None else named.name
         nodes: list[int] = []
         for number, (grouped, aggregator) in enumerate(self.aggregators.items()):

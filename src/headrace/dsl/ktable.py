@@ -438,6 +438,8 @@ class KTable(Generic[K, V]):
         wait = tables.closes_after_ms(scope.graph, at.node) if suppressed.wait_ms is None else suppressed.wait_ms
         if suppressed.name is None:
             store_name = scope.names.store(naming.TABLE_SUPPRESS)
+            if buffer.logging_enabled:
+                scope.unnamed.add_changelog(store_name)
         else:
             store_name = naming.suppress_store(suppressed.name)
         # the buffer keeps what was emitted before, and shows it to whoever looks rows up

@@ -24,11 +24,11 @@ from headrace.api.stores import (
 from headrace.errors import TopologyException
 from headrace.state.builders import (
     SessionStoreBuilder,
+    Stores,
+    SuppressBufferBuilder,
     TimestampedKeyValueStoreBuilder,
     TimestampedWindowStoreBuilder,
     VersionedKeyValueStoreBuilder,
-    Stores,
-    SuppressBufferBuilder,
 )
 from headrace.state.suppliers import built_in
 

@@ -20,8 +20,8 @@ from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
 from headrace.state.list_value import ListValueStore
 from headrace.state.lru import LruRows
 from headrace.state.session import SessionStore
-from headrace.state.versioned import VersionedKeyValueStore
 from headrace.state.suppress import SuppressBuffer
+from headrace.state.versioned import VersionedKeyValueStore
 from headrace.state.window import TimestampedWindowStore, WindowStore
 
 if TYPE_CHECKING:
