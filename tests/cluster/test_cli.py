@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 from headrace.kafka import TopicAdmin
 from headrace.records import OffsetAndMetadata, TopicPartition
 from headrace.serdes import StringDeserializer
-from headrace.testing.cluster import _process_start
+from headrace.serdes.registry import SchemaRegistryClient
+from headrace.testing.processes import process_start
 from headrace.topics import LatestByKey, TopicWriter
 
 if TYPE_CHECKING:
@@ -48,15 +50,19 @@ def headrace(*arguments: str, cwd: Path, code: int = 0) -> str:
 
 
 def test_cluster_up_status_down_leaves_no_process(tmp_path: Path) -> None:
-    address = headrace("cluster", "up", "--data-dir", "c", cwd=tmp_path).strip()
+    up = headrace("cluster", "up", "--registry", "--data-dir", "c", cwd=tmp_path)
+    address, registry = up.split()
     try:
-        assert headrace("cluster", "up", "--data-dir", "c", cwd=tmp_path).strip() == address
+        assert headrace("cluster", "up", "--registry", "--data-dir", "c", cwd=tmp_path) == up
+        assert SchemaRegistryClient(registry).get_subjects() == []
         status = headrace("cluster", "status", "--data-dir", "c", cwd=tmp_path)
         assert f"running at {address}, process " in status
-        pid = int(status.split("process ")[1].split(",")[0])
+        assert f"registry running at {registry}, process " in status
+        pids = [int(found) for found in re.findall(r"process (\d+)", status)]
     finally:
-        headrace("cluster", "down", "--data-dir", "c", cwd=tmp_path)
-    assert _process_start(pid) is None
+        down = headrace("cluster", "down", "--data-dir", "c", cwd=tmp_path)
+    assert "stopped the registry" in down
+    assert [process_start(pid) for pid in pids] == [None, None]
     headrace("cluster", "status", "--data-dir", "c", cwd=tmp_path, code=1)
 
 

@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __init__ re-exports it
 
-from headrace.testing.cluster import ClusterError, LocalCluster
+from headrace.testing.cluster import LocalCluster
+from headrace.testing.processes import ClusterError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""``headrace cluster``: a real single-node Kafka on this machine."""
+"""``headrace cluster``: a real single-node Kafka on this machine, and a schema registry beside it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from headrace.cli.common import FAILED, note, say
 from headrace.testing.cluster import LocalCluster
+from headrace.testing.registry import LocalRegistry
 
 app = typer.Typer(
     help="A real single-node Apache Kafka on this machine, for trying things and for tests.", no_args_is_help=True
@@ -23,6 +24,10 @@ def up(
     data_dir: DataDir = _DEFAULT_DIR,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port for clients; else any free one.")] = None,
     heap: Annotated[int, typer.Option(min=256, help="Maximum heap of the broker in MiB.")] = 768,
+    registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
+    registry_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the registry; else any free one.")
+    ] = None,
 ) -> None:
     """Start it and wait until it answers; prints its address. One that runs already is left as it is."""
     cluster = LocalCluster(data_dir, port=port, heap_mb=heap, log=note)
@@ -30,12 +35,20 @@ def up(
     state = cluster.start()
     note(f"{'already running' if running else 'started'}: process {state.pid}, data in {cluster.data_dir}")
     say(state.bootstrap_servers)
+    if registry or registry_port is not None:
+        beside = _registry(data_dir, registry_port)
+        was_there = beside.state()
+        found = beside.start()
+        note(f"registry {'already running' if was_there else 'started'}: process {found.pid}")
+        say(found.url)
 
 
 @app.command()
 def down(data_dir: DataDir = _DEFAULT_DIR) -> None:
-    """Stop it and wait until its process has ended; its data stays."""
-    cluster = LocalCluster(data_dir)
+    """Stop it, and its registry, and wait until their processes have ended; their data stays."""
+    registry, cluster = _registry(data_dir), LocalCluster(data_dir)
+    if registry.stop():
+        say(f"stopped the registry in {registry.data_dir}")
     say(
         f"stopped the cluster in {cluster.data_dir}"
         if cluster.stop()
@@ -48,10 +61,21 @@ def status(data_dir: DataDir = _DEFAULT_DIR) -> None:
     """Say whether it runs: exit code 0 and its address, or 1."""
     cluster = LocalCluster(data_dir)
     state = cluster.state()
-    if state is None:
+    registry = _registry(data_dir).state()
+    if state is not None:
+        say(
+            f"running at {state.bootstrap_servers}, process {state.pid}, Apache Kafka {state.kafka_version},"
+            f" data in {cluster.data_dir}"
+        )
+    else:
         say(f"no cluster is running in {cluster.data_dir}")
+    if registry is not None:
+        say(
+            f"registry running at {registry.url}, process {registry.pid}, Apicurio Registry {registry.registry_version}"
+        )
+    if state is None:
         raise typer.Exit(FAILED)
-    say(
-        f"running at {state.bootstrap_servers}, process {state.pid}, Apache Kafka {state.kafka_version},"
-        f" data in {cluster.data_dir}"
-    )
+
+
+def _registry(data_dir: Path, port: int | None = None) -> LocalRegistry:
+    return LocalRegistry(data_dir / "registry", port=port, log=note)

@@ -13,22 +13,32 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from headrace.errors import KafkaException
+from headrace.testing.processes import (
+    HOST,
+    ClusterError,
+    Program,
+    RunningProcess,
+    cache_directory,
+    choose_port,
+    free_port,
+    require_java,
+    require_maven,
+    run_maven,
+    short_digest,
+    tail,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,9 +47,6 @@ if TYPE_CHECKING:
 KAFKA_VERSION: Final = "4.4.0"
 """The Apache Kafka release that is started."""
 
-_HOST: Final = "127.0.0.1"
-_LEAST_JAVA: Final = 17
-_STATE_FILE: Final = "cluster.json"
 _LOG_FILE: Final = "broker.log"
 _STARTED_MARK: Final = "Kafka Server started"
 
@@ -86,20 +93,10 @@ _LOG4J: Final = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-class ClusterError(KafkaException):
-    """The local cluster could not be started or stopped; the message says why and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
-class ClusterState:
-    """What is known of a running broker.
+class ClusterState(RunningProcess):
+    """What is known of a running broker."""
 
-    ``process_start`` is the operating system's start mark of the process ``pid`` (clock ticks since boot, or a date
-    text where there is no ``/proc``): together they name one process for good.
-    """
-
-    pid: int
-    process_start: str
     port: int
     controller_port: int
     kafka_version: str
@@ -107,11 +104,7 @@ class ClusterState:
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` for clients."""
-        return f"{_HOST}:{self.port}"
-
-    def is_alive(self) -> bool:
-        """Whether that very process still runs."""
-        return _process_start(self.pid) == self.process_start
+        return f"{HOST}:{self.port}"
 
 
 def jars_directory(log: Callable[[str], None] = lambda _: None) -> Path:
@@ -131,35 +124,21 @@ def jars_directory(log: Callable[[str], None] = lambda _: None) -> Path:
         if not any(Path(named).glob("kafka_*.jar")):
             raise ClusterError(f"HEADRACE_KAFKA_LIB={named} holds no kafka_*.jar: name a directory with Kafka's jars")
         return Path(named)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+    cache = cache_directory()
     pom = Path(__file__).with_name("kafka-pom.xml")
     # the pom's own check sum is in the name: another set of jars is another directory
-    target = cache / f"kafka-{KAFKA_VERSION}-{_short_digest(pom.read_bytes())}"
+    target = cache / f"kafka-{KAFKA_VERSION}-{short_digest(pom.read_bytes())}"
     if target.is_dir():
         return target
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise ClusterError(
-            "Maven is needed to fetch Kafka's jars and there is no mvn on PATH: install it"
-            " (Debian: apt-get install maven) or set HEADRACE_KAFKA_LIB to a directory that holds them"
-        )
-    _require_java()
+    what = "Kafka's jars"
+    maven = require_maven(what, "set HEADRACE_KAFKA_LIB to a directory that holds them")
+    require_java(f"Kafka {KAFKA_VERSION}")
     cache.mkdir(parents=True, exist_ok=True)
     log(f"fetching Apache Kafka {KAFKA_VERSION} with Maven into {target} (about 130 MB, once)")
     with tempfile.TemporaryDirectory(dir=cache, prefix=".fetching-") as scratch:
         # Maven writes beside the pom, which may be a read-only installed file
         shutil.copy(pom, Path(scratch) / "pom.xml")
-        done = subprocess.run(
-            [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={scratch}/lib"],
-            cwd=scratch,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise ClusterError(f"Maven could not fetch Kafka's jars:\n{_tail(done.stdout)}")
+        run_maven(maven, ["dependency:copy-dependencies", f"-DoutputDirectory={scratch}/lib"], what, Path(scratch))
         # a directory that another process completed in the meantime is as good as ours
         with contextlib.suppress(OSError):
             (Path(scratch) / "lib").rename(target)
@@ -198,7 +177,7 @@ class LocalCluster:
         self._heap_mb = heap_mb
         self._settings = dict(settings or {})
         self._log = log
-        self._child: subprocess.Popen[bytes] | None = None
+        self._program = Program(self.data_dir, "cluster", "Kafka", ClusterState)
 
     @property
     def log_file(self) -> Path:
@@ -219,11 +198,7 @@ class LocalCluster:
 
     def state(self) -> ClusterState | None:
         """The running broker of this data directory, started by whichever process; None when none runs."""
-        state = self._last_state()
-        if self._child is not None:
-            # reap our own child, which else would count as alive after its end
-            self._child.poll()
-        return state if state is not None and state.is_alive() else None
+        return self._program.state()
 
     def start(self, timeout_s: float = 60.0) -> ClusterState:
         """Starts the broker and waits until it answers; a broker that already runs here is returned as it is.
@@ -243,27 +218,26 @@ class LocalCluster:
                     " data directory"
                 )
             return running
-        java = _require_java()
+        java = require_java(f"Kafka {KAFKA_VERSION}")
         jars = jars_directory(self._log)
-        port = self._choose_port()
-        controller_port = _free_port(avoid=port)
+        port = choose_port(self._port, self._port_before())
+        controller_port = free_port(avoid=port)
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        (self.data_dir / _STATE_FILE).unlink(missing_ok=True)
         self._write_settings(port, controller_port)
         self._format(java, jars)
-        child = self._launch(java, jars)
-        self._child = child
-        start_mark = _process_start(child.pid) or ""
-        state = ClusterState(child.pid, start_mark, port, controller_port, KAFKA_VERSION)
-        scratch = self.data_dir / f"{_STATE_FILE}.new"
-        scratch.write_text(json.dumps(asdict(state)), encoding="utf-8")
-        scratch.replace(self.data_dir / _STATE_FILE)
-        try:
-            self._await_ready(child, port, timeout_s)
-        except BaseException:
-            self.stop()
-            raise
-        return state
+        command = [
+            *self._java_command(java, jars, heap_mb=self._heap_mb),
+            f"-Xms{min(256, self._heap_mb)}m",
+            "kafka.Kafka",
+            str(self._settings_file),
+        ]
+        return self._program.start(
+            command,
+            self.log_file,
+            lambda pid, start: ClusterState(pid, start, port, controller_port, KAFKA_VERSION),
+            lambda output: _STARTED_MARK in output and _answers(port),
+            timeout_s,
+        )
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stops the broker of this data directory, whichever process started it.
@@ -274,23 +248,11 @@ class LocalCluster:
         Returns:
             Whether one was running.
         """
-        state = self.state()
-        if state is not None:
-            _end(state, timeout_s)
-        if self._child is not None:
-            self._child.wait()
-            self._child = None
-        (self.data_dir / _STATE_FILE).unlink(missing_ok=True)
-        return state is not None
+        return self._program.stop(timeout_s)
 
     def kill(self) -> None:
         """Ends the broker without a clean shutdown, as a power cut would (``kill -9``)."""
-        state = self.state()
-        if state is not None:
-            os.kill(state.pid, signal.SIGKILL)
-        if self._child is not None:
-            self._child.wait()
-            self._child = None
+        self._program.kill()
 
     def __enter__(self) -> Self:
         self.start()
@@ -301,31 +263,15 @@ class LocalCluster:
     ) -> None:
         self.stop()
 
-    def _last_state(self) -> ClusterState | None:
-        try:
-            return ClusterState(**json.loads((self.data_dir / _STATE_FILE).read_text(encoding="utf-8")))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (ValueError, TypeError) as e:
-            raise ClusterError(f"{self.data_dir / _STATE_FILE} is not a state file of this version: {e}") from e
-
-    def _choose_port(self) -> int:
-        if self._port is not None:
-            if not _is_free(self._port):
-                raise ClusterError(
-                    f"port {self._port} on {_HOST} is taken by another program:"
-                    " name another port, or none to get a free one"
-                )
-            return self._port
+    def _port_before(self) -> int | None:
         with contextlib.suppress(OSError):
             before = re.search(
-                rf"^advertised\.listeners=PLAINTEXT://{_HOST}:(\d+)$",
+                rf"^advertised\.listeners=PLAINTEXT://{HOST}:(\d+)$",
                 self._settings_file.read_text(encoding="utf-8"),
                 re.MULTILINE,
             )
-            if before and _is_free(int(before[1])):
-                return int(before[1])
-        return _free_port()
+            return int(before[1]) if before else None
+        return None
 
     @property
     def _settings_file(self) -> Path:
@@ -335,10 +281,10 @@ class LocalCluster:
         rows = {
             "node.id": "1",
             "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://{_HOST}:{port},CONTROLLER://{_HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{_HOST}:{port}",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"1@{_HOST}:{controller_port}",
+            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
             "log.dirs": str(self.data_dir / "logs"),
             **_BROKER_SETTINGS,
             **self._settings,
@@ -382,116 +328,14 @@ class LocalCluster:
             check=False,
         )
         if done.returncode != 0:
-            raise ClusterError(f"Kafka could not format {self.data_dir / 'logs'}:\n{_tail(done.stdout)}")
-
-    def _launch(self, java: str, jars: Path) -> subprocess.Popen[bytes]:
-        command = [
-            *self._java_command(java, jars, heap_mb=self._heap_mb),
-            f"-Xms{min(256, self._heap_mb)}m",
-            "kafka.Kafka",
-            str(self._settings_file),
-        ]
-        with self.log_file.open("wb") as out:
-            # a session of its own: Ctrl-C at the terminal reaches the cluster's owner, which stops it in order
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd=self.data_dir,
-                start_new_session=True,
-            )
-
-    def _await_ready(self, child: subprocess.Popen[bytes], port: int, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if child.poll() is not None:
-                raise ClusterError(
-                    f"Kafka ended with exit code {child.returncode} before it answered; the end of {self.log_file}:\n"
-                    f"{_tail(self._read_log())}"
-                )
-            if _STARTED_MARK in self._read_log() and _answers(port):
-                return
-            time.sleep(0.05)
-        raise ClusterError(
-            f"Kafka did not answer on port {port} within {timeout_s:.0f} s; the end of {self.log_file}:\n"
-            f"{_tail(self._read_log())}"
-        )
-
-    def _read_log(self) -> str:
-        return self.log_file.read_text(encoding="utf-8", errors="replace")
-
-
-def _end(state: ClusterState, timeout_s: float) -> None:
-    for sign, patience_s in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, 10.0)):
-        if not state.is_alive():
-            return
-        os.kill(state.pid, sign)
-        deadline = time.monotonic() + patience_s
-        while state.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.02)
-    if state.is_alive():
-        raise ClusterError(f"the broker (process {state.pid}) does not end, even killed")
-
-
-def _process_start(pid: int) -> str | None:
-    """The start mark of a living process, None when there is none (a zombie counts as none)."""
-    if Path("/proc/self/stat").exists():
-        try:
-            # the second field is the command in parentheses, which may hold spaces and parentheses itself
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        return None if fields[0] in "ZX" else fields[19]
-    shown = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    status, _, begun = shown.partition(" ")
-    return None if not shown or status.startswith("Z") else begun.strip()
-
-
-def _require_java() -> str:
-    java = shutil.which("java")
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        java = str(Path(home) / "bin" / "java")
-    advice = f"install Java {_LEAST_JAVA} or newer (Debian: apt-get install default-jre-headless)"
-    if java is None:
-        raise ClusterError(f"Kafka runs on Java and there is no java on PATH: {advice}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    if said.returncode != 0 or version is None:
-        raise ClusterError(f"{java} does not run: {advice}")
-    if int(version[1]) < _LEAST_JAVA:
-        raise ClusterError(f"{java} is Java {version[1]}, too old for Kafka {KAFKA_VERSION}: {advice}")
-    return java
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # as the broker does: a port whose old connections are still fading may be taken again
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_port(avoid: int | None = None) -> int:
-    while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind((_HOST, 0))
-            port = int(probe.getsockname()[1])
-        if port != avoid:
-            return port
+            raise ClusterError(f"Kafka could not format {self.data_dir / 'logs'}:\n{tail(done.stdout)}")
 
 
 def _answers(port: int) -> bool:
     """Whether a Kafka broker answers ApiVersions (key 18, version 0) there with error code 0."""
     header = (18).to_bytes(2, "big") + (0).to_bytes(2, "big") + (7).to_bytes(4, "big") + (0xFFFF).to_bytes(2, "big")
     try:
-        with socket.create_connection((_HOST, port), timeout=2.0) as connection:
+        with socket.create_connection((HOST, port), timeout=2.0) as connection:
             connection.sendall(len(header).to_bytes(4, "big") + header)
             answer = b""
             while len(answer) < 10:
@@ -502,16 +346,6 @@ def _answers(port: int) -> bool:
     except OSError:
         return False
     return answer[4:10] == (7).to_bytes(4, "big") + b"\x00\x00"
-
-
-def _short_digest(data: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()[:8]
-
-
-def _tail(text: str, lines: int = 15) -> str:
-    return "\n".join(text.strip().splitlines()[-lines:])
 
 
 if __name__ == "__main__":

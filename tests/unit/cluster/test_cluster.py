@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.testing import cluster as module
-from headrace.testing.cluster import ClusterError, ClusterState, LocalCluster, jars_directory
+from headrace.testing.cluster import ClusterState, LocalCluster, jars_directory
+from headrace.testing.processes import ClusterError, process_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +29,8 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def write_state(data_dir: Path, process: subprocess.Popen[bytes], process_start: str | None = None) -> None:
-    mark = process_start or module._process_start(process.pid) or ""
+def write_state(data_dir: Path, process: subprocess.Popen[bytes], start: str | None = None) -> None:
+    mark = start or process_start(process.pid) or ""
     state = ClusterState(process.pid, mark, 1, 2, module.KAFKA_VERSION)
     (data_dir / "cluster.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
 
@@ -56,7 +57,7 @@ def test_another_process_finds_and_stops_what_runs(tmp_path: Path, sleeper: subp
 def test_a_recycled_process_id_is_not_the_broker_and_is_not_killed(
     tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    write_state(tmp_path, sleeper, process_start="1")
+    write_state(tmp_path, sleeper, start="1")
     assert LocalCluster(tmp_path).state() is None
     assert LocalCluster(tmp_path).stop() is False
     assert sleeper.poll() is None

@@ -1,0 +1,341 @@
+"""Serdes with a real schema registry: Apicurio with Confluent's API, beside a real broker."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from unit.serdes.registry.messages import Customer, Order, Refund, WiderOrder
+
+from headrace import (
+    Consumed,
+    Grouped,
+    KafkaStreams,
+    Materialized,
+    Produced,
+    Serdes,
+    State,
+    StreamsBuilder,
+    StreamsConfig,
+)
+from headrace.errors import ConfigException, SerializationException
+from headrace.serdes.registry import (
+    PROTOBUF,
+    RegistryException,
+    RegistryUnavailableException,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+)
+from headrace.serdes.registry.avro import AvroSchema, GenericAvroSerde, GenericRecord, SpecificAvroSerde
+from headrace.serdes.registry.avro_types import avro_schema
+from headrace.serdes.registry.json_schema import KafkaJsonSchemaSerde
+from headrace.serdes.registry.protobuf import KafkaProtobufSerde
+from headrace.testing.processes import ClusterError, process_start
+from headrace.testing.registry import LocalRegistry
+from headrace.topics import NewTopic as Topic
+from headrace.topics import TopicReader, TopicWriter, ensure_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from headrace import Topology
+
+FAST = {"max.retries": 0}
+
+
+class Line(msgspec.Struct, frozen=True):
+    id: str
+    amount: int
+
+
+class NotedLine(msgspec.Struct, frozen=True, tag=False):
+    id: str
+    amount: int
+    note: str = "-"
+
+
+class Total(msgspec.Struct, frozen=True):
+    amount: int
+
+
+@dataclass(frozen=True)
+class Plain:
+    id: str
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry]:
+    with LocalRegistry(tmp_path_factory.mktemp("registry"), log=print) as running:
+        yield running
+
+
+@pytest.fixture
+def client(registry: LocalRegistry) -> SchemaRegistryClient:
+    return SchemaRegistryClient(registry.url)
+
+
+def at(registry: LocalRegistry, **settings: Any) -> dict[str, Any]:
+    return {"schema.registry.url": registry.url, **{k.replace("_", "."): v for k, v in settings.items()}}
+
+
+def test_the_client(client: SchemaRegistryClient, unique: Callable[[str], str]) -> None:
+    subject = unique("a/b-value")
+    first = client.register_schema(subject, Schema('"string"'))
+    assert client.get_schema(first.id).text == '"string"'
+    assert client.lookup_schema(subject, Schema('"string"')).version == 1
+    assert client.get_latest_version(subject).id == first.id
+    assert client.get_versions(subject) == [1]
+    assert subject in client.get_subjects()
+    client.set_compatibility("BACKWARD", subject)
+    assert client.get_compatibility(subject) == "BACKWARD"
+    assert not client.test_compatibility(subject, Schema('"int"'))
+    with pytest.raises(RegistryException) as refused:
+        client.register_schema(subject, Schema('"int"'))
+    assert refused.value.status == 409
+    with pytest.raises(RegistryException) as refused:
+        client.register_schema(subject, Schema('{"type": "nonsense"'))
+    assert refused.value.status == 422
+    assert client.delete_subject(subject) == [1]
+    with pytest.raises(RegistryException) as unknown:
+        client.get_versions(subject)
+    assert unknown.value.error_code == 40401
+
+
+def test_avro_values_of_several_versions(registry: LocalRegistry, unique: Callable[[str], str]) -> None:
+    topic, where = unique("lines"), at(registry)
+    old = SpecificAvroSerde(Line, config=where)
+    new = SpecificAvroSerde(NotedLine, schema=avro_schema(NotedLine) | {"name": "Line"}, config=where)
+    client = SchemaRegistryClient(where)
+    raw = old.serializer.serialize(topic, Line("a", 1))
+    client.set_compatibility("FULL", f"{topic}-value")
+    newer = new.serializer.serialize(topic, NotedLine("b", 2, "n"))
+    assert client.get_versions(f"{topic}-value") == [1, 2]
+    assert new.deserializer.deserialize(topic, raw) == NotedLine("a", 1)
+    assert old.deserializer.deserialize(topic, newer) == Line("b", 2)
+    generic = GenericAvroSerde(config={**where, **FAST})
+    assert generic.deserializer.deserialize(topic, newer) == {"id": "b", "amount": 2, "note": "n"}
+    latest = GenericAvroSerde(config={**where, "auto.register.schemas": False, "use.latest.version": True})
+    assert latest.serializer.serialize(topic, {"id": "b", "amount": 2, "note": "n"}) == newer
+
+
+def test_an_avro_schema_that_refers_to_another(registry: LocalRegistry, unique: Callable[[str], str]) -> None:
+    where, used = at(registry), unique("customer")
+    customer = '{"type":"record","name":"Customer","namespace":"shop","fields":[{"name":"id","type":"string"}]}'
+    SchemaRegistryClient(where).register_schema(used, Schema(customer))
+    sale = AvroSchema(
+        '{"type":"record","name":"Sale","fields":[{"name":"who","type":"shop.Customer"}]}',
+        (SchemaReference("shop.Customer", used, 1),),
+        (customer,),
+    )
+    raw = GenericAvroSerde(config=where).serializer.serialize("sales", GenericRecord(sale, {"who": {"id": "c"}}))
+    reader = GenericAvroSerde(config={**where, **FAST}).deserializer
+    assert reader.deserialize("sales", raw) == {"who": {"id": "c"}}
+
+
+def test_json_values(registry: LocalRegistry, unique: Callable[[str], str]) -> None:
+    topic, where = unique("json"), at(registry)
+    old = KafkaJsonSchemaSerde(Line, validate=True, config=where)
+    new = KafkaJsonSchemaSerde(NotedLine, config=where)
+    raw = old.serializer.serialize(topic, Line("a", 1))
+    newer = new.serializer.serialize(topic, NotedLine("b", 2, "n"))
+    assert new.deserializer.deserialize(topic, raw) == NotedLine("a", 1)
+    assert old.deserializer.deserialize(topic, newer) == Line("b", 2)
+    assert SchemaRegistryClient(where).get_latest_version(f"{topic}-value").schema.type == "JSON"
+
+
+def test_protobuf_values(registry: LocalRegistry, unique: Callable[[str], str]) -> None:
+    topic, where = unique("protobuf"), at(registry)
+    serde: KafkaProtobufSerde[Any] = KafkaProtobufSerde(Order, config=where)
+    order = Order(id="a", amount=3, who=Customer(id="c"))
+    raw = serde.serializer.serialize(topic, order)
+    assert serde.deserializer.deserialize(topic, raw) == order
+    wider: KafkaProtobufSerde[Any] = KafkaProtobufSerde(WiderOrder, config=where)
+    read = serde.deserializer.deserialize(topic, wider.serializer.serialize(topic, WiderOrder(id="b", note="n")))
+    assert read is not None
+    assert read.id == "b"
+    refunds: KafkaProtobufSerde[Any] = KafkaProtobufSerde(Refund, config=where)
+    refund = refunds.serializer.serialize(unique("refunds"), Refund(id="r"))
+    assert refund is not None
+    assert refund[5:7] == b"\x02\x02"
+    schema = SchemaRegistryClient(where).get_latest_version(f"{topic}-value").schema
+    assert (schema.type, [reference.name for reference in schema.references]) == (PROTOBUF, ["shop/customer.proto"])
+
+
+def test_what_goes_wrong_says_subject_id_and_address(registry: LocalRegistry, unique: Callable[[str], str]) -> None:
+    topic, where = unique("wrong"), at(registry)
+    serde = GenericAvroSerde(config=where)
+    with pytest.raises(SerializationException, match=rf"schema \(id 999999\) that the registry at {registry.url} does"):
+        serde.deserializer.deserialize(topic, b"\x00\x00\x0f\x42\x3fx")
+    serde.serializer.serialize(topic, "text")
+    SchemaRegistryClient(where).set_compatibility("BACKWARD", f"{topic}-value")
+    with pytest.raises(
+        SerializationException, match=rf"not compatible with earlier versions of subject '{topic}-value'"
+    ):
+        serde.serializer.serialize(topic, 7)
+    # this registry has no GUIDs
+    with pytest.raises(ConfigException, match="GUIDs need Confluent 8 or newer"):
+        serde.deserializer.deserialize_with_headers(topic, [("__value_schema_id", b"\x01" * 17)], b"x")
+    header = {"value.schema.id.serializer": "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"}
+    with pytest.raises(ConfigException, match="gives schemas no GUIDs"):
+        GenericAvroSerde(config={**where, **header}).serializer.serialize(unique("guid"), "text")
+
+
+def totals(source: str, out: str, where: dict[str, Any]) -> Topology:
+    """Amounts by id, summed: Avro in, Avro in the store, Avro out."""
+    text, lines, sums = (
+        Serdes.String(),
+        SpecificAvroSerde(NotedLine, config=where),
+        SpecificAvroSerde(Total, config=where),
+    )
+    builder = StreamsBuilder()
+    (
+        builder.stream(source, Consumed.with_(text, lines))
+        .group_by_key(Grouped.with_(text, lines))
+        .aggregate(
+            lambda: Total(0),
+            lambda _, line, total: Total(total.amount + line.amount),
+            Materialized.as_("totals").with_key_serde(text).with_value_serde(sums),
+        )
+        .to_stream()
+        .to(out, Produced.with_(text, sums))
+    )
+    return builder.build()
+
+
+@contextmanager
+def running(topology: Topology, settings: dict[str, Any]) -> Iterator[KafkaStreams]:
+    streams = KafkaStreams(topology, StreamsConfig.load(settings))
+    streams.start()
+    try:
+        yield streams
+    finally:
+        assert streams.close(60.0)
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def test_records_wait_while_the_registry_is_down_and_none_is_lost(
+    registry: LocalRegistry,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    unique: Callable[[str], str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source, out = unique("in"), unique("out")
+    ensure_topics(bootstrap_servers, [Topic(source, 1), Topic(out, 1)])
+    settings = {
+        "application.id": unique("app"),
+        "bootstrap.servers": bootstrap_servers,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": "100",
+        "state.dir": str(tmp_path / "state"),
+        "deserialization.exception.handler": "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler",
+        "production.exception.handler": "headrace.api.handlers:DefaultProductionExceptionHandler",
+    }
+    where = {"schema.registry.url": registry.url, **FAST}
+    writer_serde = SpecificAvroSerde(Line, schema=avro_schema(Line) | {"name": "NotedLine"}, config=where)
+    with TopicWriter(bootstrap_servers) as writer:
+        for number in range(3):
+            writer.send(source, b"k", writer_serde.serializer.serialize(source, Line("a", 10**number)))
+        # and one that no registry knows: that is the record's own fault
+        writer.send(source, b"k", b"\x00\x00\x0f\x42\x3fx")
+        writer.send(source, b"k", writer_serde.serializer.serialize(source, Line("a", 1000)))
+    registry.stop()
+    caplog.set_level("WARNING")
+    with (
+        running(totals(source, out, where), settings) as streams,
+        TopicReader(bootstrap_servers, out) as reader,
+    ):
+        wait_until(lambda: "waits at" in caplog.text, "the first record waits for its schema")
+        assert streams.state() is State.RUNNING
+        registry.start()
+        seen: list[int] = []
+        sums = SpecificAvroSerde(Total, config=where).deserializer
+
+        def take() -> int:
+            for record in reader.poll(0.1):
+                total = sums.deserialize(out, record.value)
+                assert total is not None
+                seen.append(total.amount)
+            return seen[-1] if seen else 0
+
+        wait_until(lambda: take() == 1111, "every record has been counted once")
+        assert seen == sorted(set(seen))
+        assert streams.state() is State.RUNNING
+    dropped = [line for line in caplog.text.splitlines() if "cannot be decoded and is skipped" in line]
+    assert len(dropped) == 1
+    assert "offset: 3" in dropped[0]
+
+
+def test_results_wait_while_the_registry_is_down(
+    registry: LocalRegistry,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    unique: Callable[[str], str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source, out = unique("in"), unique("out")
+    ensure_topics(bootstrap_servers, [Topic(source, 1), Topic(out, 1)])
+    settings = {
+        "application.id": unique("app"),
+        "bootstrap.servers": bootstrap_servers,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": "100",
+        "state.dir": str(tmp_path / "state"),
+    }
+    with TopicWriter(bootstrap_servers) as writer:
+        for number in range(5):
+            writer.send(source, b"k", str(number).encode())
+    where = {"schema.registry.url": registry.url, **FAST}
+    plain = SpecificAvroSerde(Plain, config=where)
+    registry.stop()
+    builder = StreamsBuilder()
+    text = Serdes.String()
+    builder.stream(source, Consumed.with_(text, text)).map_values(Plain).to(out, Produced.with_(text, plain))
+    caplog.set_level("WARNING")
+    with (
+        running(builder.build(), settings) as streams,
+        TopicReader(bootstrap_servers, out) as reader,
+    ):
+        wait_until(lambda: "tasks start again" in caplog.text, "the tasks go back to the last commit")
+        registry.start()
+        seen: list[Plain | None] = []
+
+        def take() -> int:
+            seen.extend(plain.deserializer.deserialize(out, record.value) for record in reader.poll(0.1))
+            return len(seen)
+
+        wait_until(lambda: take() >= 5, "every record has come through")
+        assert streams.state() is State.RUNNING
+    assert seen == [Plain(str(number)) for number in range(5)]
+
+
+def test_the_registrys_own_life(registry: LocalRegistry, tmp_path: Path, unique: Callable[[str], str]) -> None:
+    nowhere = LocalRegistry(tmp_path)
+    assert nowhere.state() is None
+    with pytest.raises(ClusterError, match="no registry is running"):
+        _ = nowhere.url
+    state = registry.state()
+    assert state is not None
+    SchemaRegistryClient(registry.url).register_schema(unique("kept"), Schema('"string"'))
+    assert LocalRegistry(registry.data_dir).start() == state
+    with pytest.raises(ClusterError, match="already runs"):
+        LocalRegistry(registry.data_dir, port=state.port + 1).start()
+    registry.kill()
+    assert process_start(state.pid) is None
+    client = SchemaRegistryClient({"schema.registry.url": state.url, **FAST})
+    with pytest.raises(RegistryUnavailableException):
+        client.get_subjects()
+    assert registry.start().port == state.port
+    assert unique("kept") in client.get_subjects()
