@@ -100,13 +100,13 @@ class CogroupedKStream(Generic[K, VOut]):
     equal in their values.
     """
 
-    def __init__(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, VOut], VOut]) -> None:
+    def __init__(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, VOut], VOut | None]) -> None:
         self._scope = grouped.at.scope
         self._inputs = _Inputs()
         self._inputs.aggregators[grouped] = aggregator
 
     def cogroup(
-        self, grouped_stream: KGroupedStream[K, V], aggregator: Callable[[K, V, VOut], VOut]
+        self, grouped_stream: KGroupedStream[K, V], aggregator: Callable[[K, V, VOut], VOut | None]
     ) -> CogroupedKStream[K, VOut]:
         """Add a grouped stream. Gives this handle.
 

@@ -62,7 +62,7 @@ class KGroupedStream(Generic[K, V]):
 
     def reduce(
         self,
-        reducer: Callable[[V, V], V],
+        reducer: Callable[[V, V], V | None],
         materialized: Materialized[K, V] | None = None,
         named: Named | None = None,
     ) -> KTable[K, V]:
@@ -80,7 +80,7 @@ class KGroupedStream(Generic[K, V]):
     def aggregate(
         self,
         initializer: Callable[[], VR],
-        aggregator: Callable[[K, V, VR], VR],
+        aggregator: Callable[[K, V, VR], VR | None],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
     ) -> KTable[K, VR]:
@@ -114,7 +114,7 @@ class KGroupedStream(Generic[K, V]):
             return SessionWindowedKStream(self, windows)
         return TimeWindowedKStream(self, windows)
 
-    def cogroup(self, aggregator: Callable[[K, V, VR], VR]) -> CogroupedKStream[K, VR]:
+    def cogroup(self, aggregator: Callable[[K, V, VR], VR | None]) -> CogroupedKStream[K, VR]:
         """Begin an aggregation that other grouped streams join (KIP-150).
 
         Args:

@@ -54,8 +54,8 @@ class KGroupedTable(Generic[K, V]):
 
     def reduce(
         self,
-        adder: Callable[[V, V], V],
-        subtractor: Callable[[V, V], V],
+        adder: Callable[[V, V], V | None],
+        subtractor: Callable[[V, V], V | None],
         materialized: Materialized[K, V] | None = None,
         named: Named | None = None,
     ) -> KTable[K, V]:
@@ -73,8 +73,8 @@ class KGroupedTable(Generic[K, V]):
     def aggregate(
         self,
         initializer: Callable[[], VR],
-        adder: Callable[[K, V, VR], VR],
-        subtractor: Callable[[K, V, VR], VR],
+        adder: Callable[[K, V, VR], VR | None],
+        subtractor: Callable[[K, V, VR], VR | None],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
     ) -> KTable[K, VR]:

@@ -214,7 +214,7 @@ class KStream(Generic[K, V]):
         return KGroupedStream(self.at, how)
 
     def group_by(
-        self, key_selector: Callable[[K, V], KR], grouped: Grouped[KR, V] | None = None
+        self, key_selector: Callable[[K, V], KR | None], grouped: Grouped[KR, V] | None = None
     ) -> KGroupedStream[KR, V]:
         """Group by another key: ``key_selector(key, value)``.
 

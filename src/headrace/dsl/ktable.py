@@ -120,7 +120,7 @@ class KTable(Generic[K, V]):
     @overload
     def map_values(
         self,
-        mapper: Callable[[V], VR],
+        mapper: Callable[[V], VR | None],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
         *,
@@ -129,7 +129,7 @@ class KTable(Generic[K, V]):
     @overload
     def map_values(
         self,
-        mapper: Callable[[K, V], VR],
+        mapper: Callable[[K, V], VR | None],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
         *,
@@ -224,7 +224,7 @@ class KTable(Generic[K, V]):
     # groups
 
     def group_by(
-        self, selector: Callable[[K, V], tuple[KR, VR]], grouped: Grouped[KR, VR] | None = None
+        self, selector: Callable[[K, V], tuple[KR | None, VR | None]], grouped: Grouped[KR, VR] | None = None
     ) -> KGroupedTable[KR, VR]:
         """Group by another key. The rows go through a repartition topic, whether their key changes or not.
 
@@ -246,7 +246,7 @@ class KTable(Generic[K, V]):
     def join(
         self,
         table: KTable[K, VO],
-        joiner: Callable[[V, VO], VR],
+        joiner: Callable[[V, VO], VR | None],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
     ) -> KTable[K, VR]: ...
@@ -254,7 +254,7 @@ class KTable(Generic[K, V]):
     def join(
         self,
         table: KTable[KO, VO],
-        joiner: Callable[[V, VO], VR],
+        joiner: Callable[[V, VO], VR | None],
         materialized: Materialized[K, VR] | None = None,
         *,
         foreign_key_extractor: Callable[[V], KO | None],
@@ -265,7 +265,7 @@ class KTable(Generic[K, V]):
     def join(
         self,
         table: KTable[KO, VO],
-        joiner: Callable[[V, VO], VR],
+        joiner: Callable[[V, VO], VR | None],
         materialized: Materialized[K, VR] | None = None,
         *,
         foreign_key_extractor: Callable[[K, V], KO | None],
@@ -310,7 +310,7 @@ class KTable(Generic[K, V]):
     def left_join(
         self,
         table: KTable[K, VO],
-        joiner: Callable[[V, VO | None], VR],
+        joiner: Callable[[V, VO | None], VR | None],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
     ) -> KTable[K, VR]: ...
@@ -318,7 +318,7 @@ class KTable(Generic[K, V]):
     def left_join(
         self,
         table: KTable[KO, VO],
-        joiner: Callable[[V, VO | None], VR],
+        joiner: Callable[[V, VO | None], VR | None],
         materialized: Materialized[K, VR] | None = None,
         *,
         foreign_key_extractor: Callable[[V], KO | None],
@@ -329,7 +329,7 @@ class KTable(Generic[K, V]):
     def left_join(
         self,
         table: KTable[KO, VO],
-        joiner: Callable[[V, VO | None], VR],
+        joiner: Callable[[V, VO | None], VR | None],
         materialized: Materialized[K, VR] | None = None,
         *,
         foreign_key_extractor: Callable[[K, V], KO | None],
@@ -356,7 +356,7 @@ class KTable(Generic[K, V]):
     def outer_join(
         self,
         table: KTable[K, VO],
-        joiner: Callable[[V | None, VO | None], VR],
+        joiner: Callable[[V | None, VO | None], VR | None],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
     ) -> KTable[K, VR]:

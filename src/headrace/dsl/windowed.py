@@ -232,7 +232,7 @@ class TimeWindowedKStream(_WindowedStream[K, V]):
 
     def reduce(
         self,
-        reducer: Callable[[V, V], V],
+        reducer: Callable[[V, V], V | None],
         materialized: Materialized[K, V] | None = None,
         named: Named | None = None,
     ) -> KTable[Windowed[K], V]:
@@ -250,7 +250,7 @@ class TimeWindowedKStream(_WindowedStream[K, V]):
     def aggregate(
         self,
         initializer: Callable[[], VR],
-        aggregator: Callable[[K, V, VR], VR],
+        aggregator: Callable[[K, V, VR], VR | None],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
     ) -> KTable[Windowed[K], VR]:
@@ -294,7 +294,7 @@ class SessionWindowedKStream(_WindowedStream[K, V]):
 
     def reduce(
         self,
-        reducer: Callable[[V, V], V],
+        reducer: Callable[[V, V], V | None],
         materialized: Materialized[K, V] | None = None,
         named: Named | None = None,
     ) -> KTable[Windowed[K], V]:
@@ -314,7 +314,7 @@ class SessionWindowedKStream(_WindowedStream[K, V]):
     def aggregate(
         self,
         initializer: Callable[[], VR],
-        aggregator: Callable[[K, V, VR], VR],
+        aggregator: Callable[[K, V, VR], VR | None],
         session_merger: Callable[[K, VR, VR], VR],
         materialized: Materialized[K, VR] | None = None,
         named: Named | None = None,
