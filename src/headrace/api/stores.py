@@ -103,10 +103,12 @@ class KeyValueBytesStoreSupplier(StoreSupplier):
     Attributes:
         timestamped: Rows have room for a timestamp. A persistent supplier that has none gives, where a timestamped
             store is wanted, rows that read back with timestamp -1; one in memory always has room.
+        with_headers: Rows have room for headers as well (KIP-1271).
         max_entries: Rows kept, the least recently used being forgotten first; None for all.
     """
 
     timestamped: bool = False
+    with_headers: bool = False
     max_entries: int | None = None
 
 
@@ -132,6 +134,7 @@ class WindowBytesStoreSupplier(StoreSupplier):
         segment_interval_ms: Rows are deleted by spans of this length.
         retain_duplicates: A key may have several rows at one time; a None value then writes nothing.
         timestamped: As of :class:`KeyValueBytesStoreSupplier`.
+        with_headers: Likewise.
         time_first: Rows of all keys come ordered by time first (for results that go out when a window closes).
     """
 
@@ -140,6 +143,7 @@ class WindowBytesStoreSupplier(StoreSupplier):
     segment_interval_ms: int
     retain_duplicates: bool = False
     timestamped: bool = False
+    with_headers: bool = False
     time_first: bool = False
 
 
@@ -149,20 +153,23 @@ class SessionBytesStoreSupplier(StoreSupplier):
     Attributes:
         retention_ms: How far back from the greatest session end seen sessions are kept.
         segment_interval_ms: Sessions are deleted by spans of this length.
+        with_headers: As of :class:`KeyValueBytesStoreSupplier`.
         time_first: As of :class:`WindowBytesStoreSupplier`.
     """
 
     retention_ms: int
     segment_interval_ms: int
+    with_headers: bool = False
     time_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DslKeyValueParams:
-    """What the DSL knows of a key-value store that it needs."""
+    """What the DSL knows of a key-value store that it needs. ``with_headers``: ``dsl.store.format`` is HEADERS."""
 
     name: str
     timestamped: bool = True
+    with_headers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +177,7 @@ class DslWindowParams:
     """What the DSL knows of a window store that it needs.
 
     ``emit_on_close``: results go out when a window closes. ``sliding``: the windows are sliding ones.
+    ``with_headers``: ``dsl.store.format`` is HEADERS.
     """
 
     name: str
@@ -179,15 +187,17 @@ class DslWindowParams:
     emit_on_close: bool = False
     sliding: bool = False
     timestamped: bool = True
+    with_headers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DslSessionParams:
-    """What the DSL knows of a session store that it needs."""
+    """What the DSL knows of a session store that it needs. ``with_headers``: ``dsl.store.format`` is HEADERS."""
 
     name: str
     retention_ms: int
     emit_on_close: bool = False
+    with_headers: bool = False
 
 
 class DslStoreSuppliers(ABC):

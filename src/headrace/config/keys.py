@@ -210,14 +210,13 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ),
     ConfigKey(
         "dsl.store.format", _STRING, "DEFAULT", _LOW,
-        "Format of the DSL's stores; HEADERS keeps record headers in them.",
+        "Format of the DSL's stores; HEADERS gives those in RocksDB room for record headers (KIP-1285).",
         one_of("DEFAULT", "HEADERS", case_insensitive=True),
-        support=_REFUSED, note="Stores with headers are not in this version.",
     ),
     ConfigKey(
         "dsl.store.suppliers.class", _CLASS,
         "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$RocksDBDslStoreSuppliers", _LOW,
-        "Supplies the DSL's stores; goes over default.dsl.store when set. One of the two built-in ones.",
+        "Supplies the DSL's stores; goes over default.dsl.store when set. A built-in one, or module:Class of your own.",
         classes=class_names.DSL_STORE_SUPPLIERS,
     ),
     ConfigKey(
@@ -467,7 +466,6 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "windowstore.changelog.additional.retention.ms", _LONG, "86400000", _LOW,
         "Milliseconds by which a window store's changelog is kept longer than the store.",
-        support=_NO_EFFECT, note="Window stores are not in this version.",
     ),
 )  # fmt: skip
 

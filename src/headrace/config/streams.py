@@ -230,15 +230,6 @@ class StreamsConfig(KeyNames):
         return self._int("statestore.uncommitted.max.bytes")
 
     @property
-    def dsl_store(self) -> str:
-        """``rocksDB`` or ``in_memory``: ``dsl.store.suppliers.class`` when set, else ``default.dsl.store``."""
-        if self.is_set("dsl.store.suppliers.class"):
-            in_memory = str(self._values["dsl.store.suppliers.class"]).endswith(":InMemoryDslStoreSuppliers")
-            return "in_memory" if in_memory else "rocksDB"
-        value: str = self._values["default.dsl.store"]
-        return value
-
-    @property
     def auto_offset_reset(self) -> AutoOffsetReset:
         """Where sources begin that have no committed offset and do not say (``auto.offset.reset``)."""
         return AutoOffsetReset(self._clients[Role.MAIN_CONSUMER].value("auto.offset.reset", "earliest"))
@@ -369,12 +360,6 @@ class StreamsConfig(KeyNames):
             raise ConfigException(
                 f"Setting 'task.assignor.class' has the value {self._originals['task.assignor.class']!r}, but task "
                 "assignors of one's own are not supported in this version"
-            )
-        supplier = self._values["dsl.store.suppliers.class"]
-        if supplier not in self._rows["dsl.store.suppliers.class"].classes.values():
-            raise ConfigException(
-                f"Setting 'dsl.store.suppliers.class' has the value {supplier!r}, but store suppliers of one's own are "
-                "not supported in this version"
             )
 
     def _apply_old_names(self) -> None:

@@ -17,6 +17,7 @@ from headrace.dsl.ktable import KTable
 from headrace.dsl.lowering import lower
 from headrace.dsl.passes import run_passes
 from headrace.dsl.place import Place, Scope
+from headrace.dsl.stores import StoreDefaults
 from headrace.errors import ConfigException, TopologyException
 from headrace.processors import tables
 from headrace.processors.papi import UserProcessor
@@ -35,6 +36,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _SUPPLIERS_KEY: Final = "dsl.store.suppliers.class"
+_FORMAT_KEY: Final = "dsl.store.format"
 _DEFAULT_STORE_KEY: Final = "default.dsl.store"
 
 
@@ -187,7 +189,7 @@ class StreamsBuilder:
             self._scope.unnamed.refuse()
         given = config or {}
         run_passes(graph, str(given.get("topology.optimization") or "none"))
-        return lower(graph, _default_suppliers({**self._config, **given}))
+        return lower(graph, _store_defaults({**self._config, **given}))
 
     def _table_store(
         self, topic: str, consumed: Consumed[K, V] | None, materialized: Materialized[K, V] | None
@@ -203,6 +205,13 @@ class StreamsBuilder:
         return Place(
             self._scope, node, name, how.key_serde, how.value_serde, sources=frozenset({source}), repartition=False
         )
+
+
+def _store_defaults(config: Mapping[str, Any]) -> StoreDefaults:
+    name = str(config.get(_FORMAT_KEY, "DEFAULT")).upper()
+    if name not in {"DEFAULT", "HEADERS"}:
+        raise ConfigException(f"{_FORMAT_KEY}={config[_FORMAT_KEY]} is not allowed; it must be DEFAULT or HEADERS")
+    return StoreDefaults(_default_suppliers(config), with_headers=name == "HEADERS")
 
 
 def _default_suppliers(config: Mapping[str, Any]) -> DslStoreSuppliers:

@@ -9,6 +9,7 @@ from headrace import naming
 from headrace.api.options import Materialized, TableJoined
 from headrace.dsl import tables
 from headrace.dsl.graph import ROOT, Process, StateStore, Store, StreamToTable, ThroughTopic
+from headrace.dsl.stores import SubscriptionShape
 from headrace.processors.foreign_key import (
     ForeignTableJoin,
     Keys,
@@ -70,7 +71,7 @@ def join_on_foreign_key(
         ),
     )
     scope.graph.copartitioned.append(right.sources | {names.subscription_source})
-    kept = Store(names.store, Materialized(caching_enabled=False), Serdes.Bytes(), subscriptions)
+    kept = Store(names.store, Materialized(caching_enabled=False), Serdes.Bytes(), subscriptions, SubscriptionShape())
     graph.add((ROOT,), names.store, StateStore(kept))
     received = received.add(names.receive, Process(SubscriptionReceive(names.store, keys), store_names=(names.store,)))
     right_rows = tables.value_getter(graph, right.node)

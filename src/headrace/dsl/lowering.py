@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import Operator
     from headrace.api.serde import Deserializer, Serde, Serializer
-    from headrace.api.stores import DslStoreSuppliers
     from headrace.dsl.graph import NodeData
+    from headrace.dsl.stores import StoreDefaults
 
 
-def lower(graph: Graph, suppliers: DslStoreSuppliers) -> Topology:
+def lower(graph: Graph, defaults: StoreDefaults) -> Topology:
     """The topology of a graph whose passes have run.
 
     Args:
         graph: The graph.
-        suppliers: Where stores for which nothing was chosen keep their rows.
+        defaults: What the configuration says of stores.
 
     Raises:
         TopologyException: Two nodes or stores have one name, a topic is read by two sources, or joined repartition
@@ -63,7 +63,7 @@ def lower(graph: Graph, suppliers: DslStoreSuppliers) -> Topology:
         _, number = heapq.heappop(queue)
         node = graph.nodes[number]
         if number not in written and written.issuperset(node.parents):
-            _write(node.data, _At(topology, graph, node, suppliers))
+            _write(node.data, _At(topology, graph, node, defaults))
             written.add(number)
         for child in node.children:
             heapq.heappush(queue, (graph.nodes[child].priority, child))
@@ -80,7 +80,7 @@ class _At:
     topology: Topology
     graph: Graph
     node: Node
-    suppliers: DslStoreSuppliers
+    defaults: StoreDefaults
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class _At:
         self.topology.add_operator(self.node.name, operator, parents or self.parents)
 
     def add_store(self, store: Store) -> None:
-        self.topology.add_state_store(store.shape.builder(store, self.suppliers), self.node.name)
+        self.topology.add_state_store(store.shape.builder(store, self.defaults), self.node.name)
 
 
 @singledispatch
@@ -114,7 +114,7 @@ def _(data: TableSource, at: _At) -> None:
     _add_source(at.topology, data.source_name, (data.topic,), data)
     at.add_operator(_table_source(data), data.source_name)
     if data.stored and data.reuse_topic:
-        builder = data.store.shape.builder(data.store, at.suppliers).with_logging_disabled()
+        builder = data.store.shape.builder(data.store, at.defaults).with_logging_disabled()
         at.topology.add_state_store(builder, at.node.name)
         at.topology.connect_source_store_and_topic(builder.name, data.topic)
     elif data.stored:
@@ -124,7 +124,7 @@ def _(data: TableSource, at: _At) -> None:
 @_write.register(GlobalSource)
 def _(data: GlobalSource, at: _At) -> None:
     consumed, store = data.consumed, data.store
-    builder = store.shape.builder(store, at.suppliers) if isinstance(store, Store) else store
+    builder = store.shape.builder(store, at.defaults) if isinstance(store, Store) else store
     source = SourceSpec(
         data.source_name,
         (data.topic,),
@@ -235,7 +235,7 @@ def _(data: Sink, at: _At) -> None:
 @_write.register(StateStore)
 def _(data: StateStore, at: _At) -> None:
     store = data.store
-    at.topology.add_state_store(store.shape.builder(store, at.suppliers) if isinstance(store, Store) else store)
+    at.topology.add_state_store(store.shape.builder(store, at.defaults) if isinstance(store, Store) else store)
 
 
 def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:

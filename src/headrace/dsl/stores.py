@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.api.stores import (
     DslKeyValueParams,
@@ -23,31 +23,53 @@ from headrace.api.stores import (
 )
 from headrace.errors import TopologyException
 from headrace.state.builders import (
+    ListValueStoreBuilder,
     SessionStoreBuilder,
     Stores,
     SuppressBufferBuilder,
     TimestampedKeyValueStoreBuilder,
+    TimestampedKeyValueStoreWithHeadersBuilder,
     TimestampedWindowStoreBuilder,
+    TimestampedWindowStoreWithHeadersBuilder,
     VersionedKeyValueStoreBuilder,
 )
 from headrace.state.suppliers import built_in
 
 if TYPE_CHECKING:
-    from headrace.api.options import Materialized
     from headrace.dsl.graph import Store
     from headrace.state.builders import AnyStoreBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDefaults:
+    """What the configuration says of the DSL's stores.
+
+    Attributes:
+        suppliers: Where stores keep their rows when the user did not say.
+        with_headers: Rows have room for headers, where their bodies can (``dsl.store.format`` is HEADERS).
+    """
+
+    suppliers: DslStoreSuppliers
+    with_headers: bool = False
+
+    def supplying(self, store: Store) -> DslStoreSuppliers:
+        """Where a store keeps its rows."""
+        chosen = store.materialized.store_type
+        if chosen is None:
+            return self.suppliers
+        return built_in(chosen) if isinstance(chosen, StoreType) else chosen
 
 
 class StoreShape(ABC):
     """What an operator needs of its store beyond names and serdes."""
 
     @abstractmethod
-    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+    def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """The builder of the store.
 
         Args:
             store: What the user said of it.
-            default: Where stores keep their rows when the user did not say.
+            defaults: What the configuration says of all stores.
 
         Raises:
             TopologyException: The user's supplier is of another kind.
@@ -59,10 +81,12 @@ class StoreShape(ABC):
 class KeyValueShape(StoreShape):
     """The rows of a table by key."""
 
-    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+    def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
-        supplier = how.store_supplier or _suppliers(how, default).key_value_store(DslKeyValueParams(store.name))
+        supplier = how.store_supplier or defaults.supplying(store).key_value_store(
+            DslKeyValueParams(store.name, with_headers=defaults.with_headers)
+        )
         if not isinstance(supplier, KeyValueBytesStoreSupplier):
             raise _other_kind(store, KeyValueBytesStoreSupplier.__name__)
         if isinstance(supplier, VersionedBytesStoreSupplier):
@@ -99,13 +123,18 @@ class WindowShape(StoreShape):
     sliding: bool = False
     emit_on_close: bool = False
 
-    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+    def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
         retention_ms = _retention(store, self.retention_ms)
-        supplier = how.store_supplier or _suppliers(how, default).window_store(
+        supplier = how.store_supplier or defaults.supplying(store).window_store(
             DslWindowParams(
-                store.name, retention_ms, self.size_ms, emit_on_close=self.emit_on_close, sliding=self.sliding
+                store.name,
+                retention_ms,
+                self.size_ms,
+                emit_on_close=self.emit_on_close,
+                sliding=self.sliding,
+                with_headers=defaults.with_headers,
             )
         )
         if not isinstance(supplier, WindowBytesStoreSupplier):
@@ -134,12 +163,12 @@ class SessionShape(StoreShape):
     retention_ms: int
     emit_on_close: bool = False
 
-    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+    def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
         retention_ms = _retention(store, self.retention_ms)
-        supplier = how.store_supplier or _suppliers(how, default).session_store(
-            DslSessionParams(store.name, retention_ms, self.emit_on_close)
+        supplier = how.store_supplier or defaults.supplying(store).session_store(
+            DslSessionParams(store.name, retention_ms, self.emit_on_close, defaults.with_headers)
         )
         if not isinstance(supplier, SessionBytesStoreSupplier):
             raise _other_kind(store, SessionBytesStoreSupplier.__name__)
@@ -158,7 +187,7 @@ class SessionShape(StoreShape):
 class BufferShape(StoreShape):
     """The changes of a table that wait. There is one kind, in memory, whatever the user chose for tables."""
 
-    def builder(self, store: Store, default: DslStoreSuppliers) -> AnyStoreBuilder:
+    def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
         return SuppressBufferBuilder(
@@ -170,14 +199,72 @@ class BufferShape(StoreShape):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionShape(StoreShape):
+    """What a foreign-key join keeps of its left side: rows with headers, whatever ``dsl.store.format`` says."""
+
+    def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
+        """See :class:`StoreShape`."""
+        params = DslKeyValueParams(store.name, with_headers=True)
+        return TimestampedKeyValueStoreWithHeadersBuilder(
+            defaults.supplying(store).key_value_store(params), store.key_serde, store.value_serde
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWindowShape(StoreShape):
+    """What a stream-stream join keeps of one side: rows with headers, every one of a key and time.
+
+    They are never cached, and their changelog is not compacted: it has no two records of one key.
+
+    Attributes:
+        size_ms: Length of the join window.
+        retention_ms: How long rows are needed.
+    """
+
+    size_ms: int
+    retention_ms: int
+
+    def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
+        """See :class:`StoreShape`."""
+        how = store.materialized
+        params = DslWindowParams(
+            store.name, self.retention_ms, self.size_ms, retain_duplicates=True, timestamped=True, with_headers=True
+        )
+        supplier = how.store_supplier or defaults.supplying(store).window_store(params)
+        if not isinstance(supplier, WindowBytesStoreSupplier):
+            raise _other_kind(store, WindowBytesStoreSupplier.__name__)
+        return TimestampedWindowStoreWithHeadersBuilder(
+            supplier,
+            store.key_serde,
+            store.value_serde,
+            logging=how.logging_enabled,
+            log_config={"cleanup.policy": "delete", **how.topic_config},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OuterJoinShape(StoreShape):
+    """What a left or outer stream-stream join keeps of records without a match, of both sides."""
+
+    def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
+        """See :class:`StoreShape`."""
+        how = store.materialized
+        supplier = how.store_supplier or defaults.supplying(store).key_value_store(
+            DslKeyValueParams(store.name, timestamped=False)
+        )
+        if not isinstance(supplier, KeyValueBytesStoreSupplier):
+            raise _other_kind(store, KeyValueBytesStoreSupplier.__name__)
+        return ListValueStoreBuilder(
+            supplier,
+            store.key_serde,
+            store.value_serde,
+            logging=how.logging_enabled,
+            log_config=dict(how.topic_config),
+        )
+
+
 KEY_VALUE: Final = KeyValueShape()
-
-
-def _suppliers(how: Materialized[Any, Any], default: DslStoreSuppliers) -> DslStoreSuppliers:
-    chosen = how.store_type
-    if chosen is None:
-        return default
-    return built_in(chosen) if isinstance(chosen, StoreType) else chosen
 
 
 def _other_kind(store: Store, needed: str) -> TopologyException:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.api.engine import NodeContext, ValueGetterSupplier
     from headrace.api.serde import Serde
     from headrace.records import Headers
-    from headrace.state.keyvalue import TimestampedKeyValueStore
+    from headrace.state.keyvalue import TimestampedKeyValueStoreWithHeaders
 
     Bytes = Callable[[Any], bytes]
 
@@ -138,7 +138,7 @@ class SubscriptionReceive:
     def bind(self, node: NodeContext, /) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         forward, drop, user_error = node.forward, node.drop, node.user_error
-        store: TimestampedKeyValueStore[bytes, Subscription] = node.store(self.store_name)
+        store: TimestampedKeyValueStoreWithHeaders[bytes, Subscription] = node.store(self.store_name)
         put = store.put_pair
         encode_foreign, encode_primary = self.keys.encode_foreign(node), self.keys.encode_primary(node)
         always_answered = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
@@ -205,7 +205,7 @@ class ForeignTableJoin:
     def bind(self, node: NodeContext, /) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         forward, drop, user_error, versioned = node.forward, node.drop, node.user_error, self.versioned
-        store: TimestampedKeyValueStore[bytes, Subscription] = node.store(self.store_name)
+        store: TimestampedKeyValueStoreWithHeaders[bytes, Subscription] = node.store(self.store_name)
         encode, decode_primary = self.keys.encode_foreign(node), self.keys.decode_primary(node)
 
         def process_change(

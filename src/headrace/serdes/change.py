@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.api.serde import Deserializer, NeedsContext, Serde, Serializer
 from headrace.errors import SerializationException
+from headrace.serdes.varints import decode_varint, encode_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +59,7 @@ class ChangeSerializer(Serializer["Change"], NeedsContext):
             if old is None:
                 return encode(new) + b"\x01"
             raw = encode(new)
-            return _varint(len(raw)) + raw + encode(old) + b"\x02"
+            return encode_varint(len(raw)) + raw + encode(old) + b"\x02"
 
         return serialize
 
@@ -112,27 +113,8 @@ def split_change(data: bytes) -> tuple[bytes | None, bytes | None]:
         return data[:end], None
     if layout == _OLD:
         return None, data[:end]
-    length, start = _read_varint(data)
+    length, start = decode_varint(data, 0, "the length of the new value in a change of a table")
     middle = start + length
     if not start <= middle <= end:
         raise SerializationException(f"a change of a table says {length} bytes of new value, but has {end - start}")
     return data[start:middle], data[middle:end]
-
-
-def _varint(number: int) -> bytes:
-    rest = number << 1
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
-def _read_varint(data: bytes) -> tuple[int, int]:
-    number = 0
-    for at in range(min(5, len(data))):
-        number |= (data[at] & 0x7F) << 7 * at
-        if data[at] < 0x80:
-            return (number >> 1) ^ -(number & 1), at + 1
-    raise SerializationException("a change of a table does not begin with a length")

@@ -122,7 +122,7 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
         key = row_key[self._at :]
         if rows.log is not None:
             # also what the store itself does not keep any more: its readers may have another retention
-            rows.log(key, raw, timestamp, headers if self._format.headers else None)
+            rows.log(key, raw, timestamp, self._logged_headers(raw, headers))
         if not self._segments.accept(self._time_of(key)):
             self._drop(EXPIRED)
             return

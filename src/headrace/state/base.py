@@ -52,8 +52,8 @@ class StoreBase(Generic[K, V]):
         self._decode: Callable[[bytes], V] = value_serde.deserializer.bind(topic)
         self._keep_decoded = value_serde.immutable
         self._keep_given = value_serde.immutable and value_serde.faithful
-        self._format = row_format
         self._join, self._split = row_format.join, row_format.split
+        self._logged_headers, self._shown_headers = row_format.logged, row_format.shown
         self._listener: ProcessChange | None = None
         self._send_old_values = False
         self.cache: RecordCache | None = None
@@ -125,7 +125,7 @@ class StoreBase(Generic[K, V]):
             self._join(raw, timestamp, headers),
             raw,
             timestamp,
-            headers if self._format.headers else None,
+            self._logged_headers(raw, headers),
         )
 
     def _listener_key(self, row_key: bytes) -> Any:
@@ -161,7 +161,7 @@ class StoreBase(Generic[K, V]):
             new = None if raw is None else self._decode(raw) if value is UNDECODED else value
             sent_old = self._decode(old[0]) if self._send_old_values and old is not None else None
             time = self._listener_time(row_key, timestamp)
-            listener(self._listener_key(row_key), new, sent_old, True, time, headers)
+            listener(self._listener_key(row_key), new, sent_old, True, time, self._shown_headers(headers))
         finally:
             self._reinstall(saved)
 

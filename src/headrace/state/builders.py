@@ -15,14 +15,14 @@ from headrace.api.windows import MAX_TIMESTAMP
 from headrace.errors import IllegalStateException
 from headrace.state import suppliers
 from headrace.state.buffer import BufferedStore
-from headrace.state.formats import PLAIN, TIMESTAMPED
-from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+from headrace.state.formats import DSL_HEADERS, DSL_SESSION_HEADERS, HEADERS, PLAIN, SESSION_HEADERS, TIMESTAMPED
+from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
 from headrace.state.list_value import ListValueStore
 from headrace.state.lru import LruRows
-from headrace.state.session import SessionStore
+from headrace.state.session import SessionStore, SessionStoreWithHeaders
 from headrace.state.suppress import SuppressBuffer
 from headrace.state.versioned import VersionedKeyValueStore
-from headrace.state.window import TimestampedWindowStore, WindowStore
+from headrace.state.window import TimestampedWindowStore, TimestampedWindowStoreWithHeaders, WindowStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,9 +134,22 @@ class TimestampedKeyValueStoreBuilder(StoreBuilder[K, V]):
     def build(self, context: StoreContext) -> TimestampedKeyValueStore[K, V]:
         """See :class:`StoreBuilder`."""
         serdes = self._serdes(context)
-        row_format = _timestamped_format(self.supplier, self.supplier.timestamped)
+        row_format = _timestamped_format(self.supplier)
         rows = _key_value_rows(self.supplier, context, log_forgotten=False)
         return TimestampedKeyValueStore(rows, *serdes, row_format, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class TimestampedKeyValueStoreWithHeadersBuilder(StoreBuilder[K, V]):
+    """Values with the timestamp of their last change and headers."""
+
+    supplier: KeyValueBytesStoreSupplier
+
+    def build(self, context: StoreContext) -> TimestampedKeyValueStoreWithHeaders[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes = self._serdes(context)
+        rows = _key_value_rows(self.supplier, context, log_forgotten=False)
+        return TimestampedKeyValueStoreWithHeaders(rows, *serdes, HEADERS, context, caching=self.caching)
 
 
 @dataclass(frozen=True)
@@ -211,15 +224,23 @@ class TimestampedWindowStoreBuilder(_WindowStoreBuilder[K, V]):
     def build(self, context: StoreContext) -> TimestampedWindowStore[K, V]:
         """See :class:`StoreBuilder`."""
         serdes = self._serdes(context)
-        row_format = _timestamped_format(self.supplier, self.supplier.timestamped)
+        row_format = _timestamped_format(self.supplier)
         rows = self._rows(context)
         return TimestampedWindowStore(rows, *serdes, row_format, self.supplier, context, caching=self.caching)
 
 
 @dataclass(frozen=True)
-class SessionStoreBuilder(StoreBuilder[K, V]):
-    """Aggregates by key and session."""
+class TimestampedWindowStoreWithHeadersBuilder(_WindowStoreBuilder[K, V]):
+    """Values by key and window, with the timestamp of their last change and headers."""
 
+    def build(self, context: StoreContext) -> TimestampedWindowStoreWithHeaders[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes, rows = self._serdes(context), self._rows(context)
+        return TimestampedWindowStoreWithHeaders(rows, *serdes, HEADERS, self.supplier, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class _SessionStoreBuilder(StoreBuilder[K, V]):
     supplier: SessionBytesStoreSupplier
     changelog_retention_ms: int | None = None
     """What the changelog's retention follows from; None: the supplier's."""
@@ -230,10 +251,26 @@ class SessionStoreBuilder(StoreBuilder[K, V]):
         """See :class:`StoreBuilder`."""
         return _kept(self.changelog_retention_ms, self.supplier.retention_ms, additional_retention_ms)
 
+
+@dataclass(frozen=True)
+class SessionStoreBuilder(_SessionStoreBuilder[K, V]):
+    """Aggregates by key and session."""
+
     def build(self, context: StoreContext) -> SessionStore[K, V]:
         """See :class:`StoreBuilder`."""
         serdes = self._serdes(context)
-        return SessionStore(self._rows(context), *serdes, PLAIN, self.supplier, context, caching=self.caching)
+        row_format = DSL_SESSION_HEADERS if self.supplier.with_headers else PLAIN
+        return SessionStore(self._rows(context), *serdes, row_format, self.supplier, context, caching=self.caching)
+
+
+@dataclass(frozen=True)
+class SessionStoreWithHeadersBuilder(_SessionStoreBuilder[K, V]):
+    """Aggregates with headers by key and session."""
+
+    def build(self, context: StoreContext) -> SessionStoreWithHeaders[K, V]:
+        """See :class:`StoreBuilder`."""
+        serdes, rows = self._serdes(context), self._rows(context)
+        return SessionStoreWithHeaders(rows, *serdes, SESSION_HEADERS, self.supplier, context, caching=self.caching)
 
 
 @dataclass(frozen=True)
@@ -260,6 +297,11 @@ class Stores:
     def persistent_timestamped_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
         """RocksDB, values with timestamps."""
         return suppliers.key_value_supplier(name, persistent=True, timestamped=True)
+
+    @staticmethod
+    def persistent_timestamped_key_value_store_with_headers(name: str) -> KeyValueBytesStoreSupplier:
+        """RocksDB, values with timestamps and headers (KIP-1271)."""
+        return suppliers.key_value_supplier(name, persistent=True, timestamped=True, with_headers=True)
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
@@ -297,6 +339,21 @@ class Stores:
         )
 
     @staticmethod
+    def persistent_timestamped_window_store_with_headers(
+        name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
+    ) -> WindowBytesStoreSupplier:
+        """RocksDB, values with timestamps and headers (KIP-1271)."""
+        return suppliers.window_supplier(
+            name,
+            retention,
+            window_size,
+            persistent=True,
+            retain_duplicates=retain_duplicates,
+            timestamped=True,
+            with_headers=True,
+        )
+
+    @staticmethod
     def in_memory_window_store(
         name: str, retention: Duration, window_size: Duration, retain_duplicates: bool = False
     ) -> WindowBytesStoreSupplier:
@@ -309,6 +366,11 @@ class Stores:
     def persistent_session_store(name: str, retention: Duration) -> SessionBytesStoreSupplier:
         """RocksDB."""
         return suppliers.session_supplier(name, retention, persistent=True)
+
+    @staticmethod
+    def persistent_session_store_with_headers(name: str, retention: Duration) -> SessionBytesStoreSupplier:
+        """RocksDB, aggregates with headers (KIP-1271)."""
+        return suppliers.session_supplier(name, retention, persistent=True, with_headers=True)
 
     @staticmethod
     def in_memory_session_store(name: str, retention: Duration) -> SessionBytesStoreSupplier:
@@ -328,6 +390,13 @@ class Stores:
     ) -> TimestampedKeyValueStoreBuilder[K, V]:
         """A builder of a :class:`headrace.state.TimestampedKeyValueStore`."""
         return TimestampedKeyValueStoreBuilder(supplier, key_serde, value_serde)
+
+    @staticmethod
+    def timestamped_key_value_store_with_headers_builder(
+        supplier: KeyValueBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
+    ) -> TimestampedKeyValueStoreWithHeadersBuilder[K, V]:
+        """A builder of a :class:`headrace.state.TimestampedKeyValueStoreWithHeaders`."""
+        return TimestampedKeyValueStoreWithHeadersBuilder(supplier, key_serde, value_serde)
 
     @staticmethod
     def versioned_key_value_store_builder(
@@ -351,6 +420,20 @@ class Stores:
         return TimestampedWindowStoreBuilder(supplier, key_serde, value_serde)
 
     @staticmethod
+    def timestamped_window_store_with_headers_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
+    ) -> TimestampedWindowStoreWithHeadersBuilder[K, V]:
+        """A builder of a :class:`headrace.state.TimestampedWindowStoreWithHeaders`."""
+        return TimestampedWindowStoreWithHeadersBuilder(supplier, key_serde, value_serde)
+
+    @staticmethod
+    def session_store_with_headers_builder(
+        supplier: SessionBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
+    ) -> SessionStoreWithHeadersBuilder[K, V]:
+        """A builder of a :class:`headrace.state.SessionStoreWithHeaders`."""
+        return SessionStoreWithHeadersBuilder(supplier, key_serde, value_serde)
+
+    @staticmethod
     def session_store_builder(
         supplier: SessionBytesStoreSupplier, key_serde: Serde[K] | None, value_serde: Serde[V] | None
     ) -> SessionStoreBuilder[K, V]:
@@ -367,9 +450,11 @@ def _key_value_rows(
     return LruRows(name, body, context.log, most, log_forgotten=log_forgotten)
 
 
-def _timestamped_format(supplier: StoreSupplier, timestamped: bool) -> RowFormat:
+def _timestamped_format(supplier: KeyValueBytesStoreSupplier | WindowBytesStoreSupplier) -> RowFormat:
+    if supplier.with_headers:
+        return DSL_HEADERS
     # a persistent body of plain values stays as it is on disk; what is in memory is made anew anyway
-    return PLAIN if supplier.persistent and not timestamped else TIMESTAMPED
+    return PLAIN if supplier.persistent and not supplier.timestamped else TIMESTAMPED
 
 
 def _kept(chosen_ms: int | None, retention_ms: int, additional_ms: int) -> Mapping[str, str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.state.context import StoreContext
     from headrace.state.formats import RowFormat
 
+    Split = tuple[bytes, int, Headers | None]
     _Get = Callable[[bytes], tuple[Any, ...] | None]
     _Put = Callable[[bytes, Any, int, Headers | None], None]
 
@@ -37,6 +38,17 @@ class ValueAndTimestamp(NamedTuple):
 
     value: Any
     timestamp: int
+
+
+class ValueTimestampHeaders(NamedTuple):
+    """A value, the time (epoch ms) of its last change, and headers (KIP-1271).
+
+    Source: ``state.ValueTimestampHeaders``.
+    """
+
+    value: Any
+    timestamp: int
+    headers: Headers
 
 
 class KeyValueFacade(StoreBase[K, V], ABC, Generic[K, V, R]):
@@ -94,7 +106,7 @@ class KeyValueFacade(StoreBase[K, V], ABC, Generic[K, V, R]):
         if raw is None:
             raise ValueError(f"store {self.name}: prefix cannot be None")
         rows = self._scan(raw, prefix_end(raw), reverse=False)
-        return (self._shown(key, value, timestamp) for key, (value, timestamp, _) in rows if key.startswith(raw))
+        return (self._shown(key, row) for key, row in rows if key.startswith(raw))
 
     def approximate_num_entries(self) -> int:
         """Number of rows, roughly (uncommitted writes are counted as rows)."""
@@ -102,7 +114,7 @@ class KeyValueFacade(StoreBase[K, V], ABC, Generic[K, V, R]):
         return self.rows.approximate_count() + (self.cache.dirty if self.cache is not None else 0)
 
     @abstractmethod
-    def _shown(self, key: bytes, value: bytes, timestamp: int) -> tuple[K, R]:
+    def _shown(self, key: bytes, row: Split) -> tuple[K, R]:
         """A row of an iterator."""
 
     def _range(self, low: K | None, high: K | None, *, reverse: bool) -> Iterator[tuple[K, R]]:
@@ -111,7 +123,7 @@ class KeyValueFacade(StoreBase[K, V], ABC, Generic[K, V, R]):
         raw_high = None if high is None else self._encode_key(high)
         shown = self._shown
         rows = self._scan(raw_low, raw_high, reverse)
-        return (shown(key, value, timestamp) for key, (value, timestamp, _) in rows)
+        return (shown(key, row) for key, row in rows)
 
 
 class KeyValueStore(KeyValueFacade[K, V, V]):
@@ -139,8 +151,8 @@ class KeyValueStore(KeyValueFacade[K, V, V]):
         raw = None if value is None else self._encode(value)
         self._put_row(self._key(key), raw, record.timestamp, record.headers)
 
-    def _shown(self, key: bytes, value: bytes, timestamp: int) -> tuple[K, V]:
-        return self._decode_key(key), self._decode(value)
+    def _shown(self, key: bytes, row: Split) -> tuple[K, V]:
+        return self._decode_key(key), self._decode(row[0])
 
     def _raw(self, key: bytes) -> bytes | None:
         cache = self.cache
@@ -155,12 +167,11 @@ class KeyValueStore(KeyValueFacade[K, V, V]):
         return raw
 
 
-class TimestampedKeyValueStore(KeyValueFacade[K, V, ValueAndTimestamp]):
-    """Keys to values with the time of their last change. Source: ``state.TimestampedKeyValueStore``.
+class PairedKeyValueStore(KeyValueFacade[K, V, R], Generic[K, V, R]):
+    """A store of values with timestamps, and the DSL's way into it.
 
-    The public methods take and give :class:`ValueAndTimestamp`. ``get_pair`` and ``put_pair`` are the DSL's way
-    in: functions made once per store, because they run for every record. With the format ``PLAIN`` rows have no
-    timestamps, as on a plain store supplier; they read back as -1.
+    ``get_pair`` and ``put_pair`` are functions made once per store, because they run for every record. With the format
+    ``PLAIN`` rows have no timestamps, as on a plain store supplier; they read back as -1.
     """
 
     def __init__(
@@ -187,7 +198,7 @@ class TimestampedKeyValueStore(KeyValueFacade[K, V, ValueAndTimestamp]):
         self._get_raw = get_raw
         self._put_raw = put_raw
         self.get_pair = get_pair
-        """``(value, timestamp, …)`` under a key, or None; further members are the store's own."""
+        """``(value, timestamp, …, headers)`` under a key, or None: the fourth member is the headers."""
         self.put_pair = put_pair
         """Set or delete (None) the value under a key at a time, on behalf of the record in work.
 
@@ -195,28 +206,12 @@ class TimestampedKeyValueStore(KeyValueFacade[K, V, ValueAndTimestamp]):
         has versions.
         """
 
-    def get(self, key: K) -> ValueAndTimestamp | None:
-        """The value and timestamp under ``key``, or None."""
-        pair = self._get_raw(self._key(key))
-        return None if pair is None else ValueAndTimestamp(pair[0], pair[1])
-
-    def put(self, key: K, value: ValueAndTimestamp | None) -> None:
-        """Set the value under ``key`` with its timestamp; None deletes it."""
-        raw_key = self._key(key)
-        if value is None:
-            self._put_raw(raw_key, None, self._record.timestamp, self._record.headers)
-        else:
-            self._put_raw(raw_key, value[0], value[1], self._record.headers)
-
-    def _shown(self, key: bytes, value: bytes, timestamp: int) -> tuple[K, ValueAndTimestamp]:
-        return self._decode_key(key), ValueAndTimestamp(self._decode(value), timestamp)
-
-    def _read(self, key: bytes) -> tuple[V, int, bytes] | None:
+    def _read(self, key: bytes) -> tuple[V, int, bytes, Headers | None] | None:
         stored = self.rows.get(key)
         if stored is None:
             return None
-        raw, timestamp, _ = self._split(stored)
-        return self._decode(raw), timestamp, raw
+        raw, timestamp, headers = self._split(stored)
+        return self._decode(raw), timestamp, raw, headers
 
     def _direct_access(self) -> tuple[_Get, _Put]:
         encode, write = self._encode, self._write
@@ -239,11 +234,11 @@ class TimestampedKeyValueStore(KeyValueFacade[K, V, ValueAndTimestamp]):
                 if entry[0] is not UNDECODED:
                     return entry
                 raw = entry[2]
-                return None if raw is None else (decode(raw), entry[1])
+                return None if raw is None else (decode(raw), entry[1], raw, entry[3])
             row = read(key)
             if row is not None:
-                value, timestamp, raw = row
-                remember(key, (value if keep_decoded else UNDECODED, timestamp, raw, None, None, -1, -1))
+                value, timestamp, raw, headers = row
+                remember(key, (value if keep_decoded else UNDECODED, timestamp, raw, headers, None, -1, -1))
             return row
 
         def put(key: bytes, value: Any, timestamp: int, headers: Headers | None) -> None:
@@ -252,3 +247,44 @@ class TimestampedKeyValueStore(KeyValueFacade[K, V, ValueAndTimestamp]):
             dirty(key, (kept, timestamp, raw, headers, record.topic, record.partition, record.offset))
 
         return get, put
+
+
+class TimestampedKeyValueStore(PairedKeyValueStore[K, V, ValueAndTimestamp]):
+    """Keys to values with the time of their last change. Source: ``state.TimestampedKeyValueStore``."""
+
+    def get(self, key: K) -> ValueAndTimestamp | None:
+        """The value and timestamp under ``key``, or None."""
+        pair = self._get_raw(self._key(key))
+        return None if pair is None else ValueAndTimestamp(pair[0], pair[1])
+
+    def put(self, key: K, value: ValueAndTimestamp | None) -> None:
+        """Set the value under ``key`` with its timestamp; None deletes it."""
+        raw_key, record = self._key(key), self._record
+        bare, timestamp = (None, record.timestamp) if value is None else value
+        self._put_raw(raw_key, bare, timestamp, record.headers)
+
+    def _shown(self, key: bytes, row: Split) -> tuple[K, ValueAndTimestamp]:
+        return self._decode_key(key), ValueAndTimestamp(self._decode(row[0]), row[1])
+
+
+class TimestampedKeyValueStoreWithHeaders(PairedKeyValueStore[K, V, ValueTimestampHeaders]):
+    """Keys to values with the time of their last change and headers, which the changelog records have too.
+
+    Source: ``state.TimestampedKeyValueStoreWithHeaders`` (KIP-1271).
+    """
+
+    def get(self, key: K) -> ValueTimestampHeaders | None:
+        """The value, timestamp and headers under ``key``, or None."""
+        pair = self._get_raw(self._key(key))
+        return None if pair is None else ValueTimestampHeaders(pair[0], pair[1], list(pair[3] or ()))
+
+    def put(self, key: K, value: ValueTimestampHeaders | None) -> None:
+        """Set the value under ``key`` with its timestamp and headers; None deletes it."""
+        raw_key, record = self._key(key), self._record
+        if value is None:
+            self._put_raw(raw_key, None, record.timestamp, record.headers)
+        else:
+            self._put_raw(raw_key, value[0], value[1], list(value[2]))
+
+    def _shown(self, key: bytes, row: Split) -> tuple[K, ValueTimestampHeaders]:
+        return self._decode_key(key), ValueTimestampHeaders(self._decode(row[0]), row[1], list(row[2] or ()))

@@ -7,8 +7,9 @@ Source: ``SessionStore``, ``SessionKeySchema``, ``RocksDBSessionStore`` and ``In
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from struct import Struct
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from headrace.api.windows import MAX_TIMESTAMP, SessionWindow, Windowed
 from headrace.state.aging import AgingStore
@@ -27,13 +28,21 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R")
 
 _SUFFIX = Struct(">qq")
 _pack, _unpack = _SUFFIX.pack, _SUFFIX.unpack
 
 
-class SessionStore(AgingStore[K, V]):
-    """Keys and sessions to aggregates. Source: ``state.SessionStore``.
+class AggregationWithHeaders(NamedTuple):
+    """An aggregate and headers. Source: ``state.AggregationWithHeaders`` (KIP-1271)."""
+
+    aggregation: Any
+    headers: Headers
+
+
+class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
+    """Keys and sessions to what the store shows as a row (``R``).
 
     Times are epoch ms. Sessions of one key come by their ends, then by their starts (in memory: latest start first);
     those of many keys come as Java's bodies give them: on disk by segment, then by the bytes of key, end and start; in
@@ -95,60 +104,57 @@ class SessionStore(AgingStore[K, V]):
             for row_key, (raw, timestamp, headers) in self._in_time(earliest_end, latest_end)
         ]
 
-    def put(self, session_key: Windowed[K], aggregate: V | None) -> None:
+    @abstractmethod
+    def put(self, session_key: Windowed[K], aggregate: R | None) -> None:
         """Set a session's aggregate; None removes the session."""
-        raw_key, window = self._key(session_key.key), session_key.window
-        record = self._record
-        session = raw_key + _pack(window.end, window.start)
-        self._put_aged(window.end, session, aggregate, record.timestamp, record.headers)
 
     def remove(self, session_key: Windowed[K]) -> None:
         """Remove a session."""
         self.put(session_key, None)
 
-    def fetch_session(self, key: K, session_start: int, session_end: int) -> V | None:
+    def fetch_session(self, key: K, session_start: int, session_end: int) -> R | None:
         """The aggregate of the session with these bounds, or None."""
         row = self._get_aged(session_end, self._key(key) + _pack(session_end, session_start))
-        return None if row is None else row[0]
+        return None if row is None else self._row(row[0], row[2])
 
-    def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], V]]:
+    def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], R]]:
         """Sessions of a key that end at ``earliest_end`` or later and start at ``latest_start`` or earlier."""
         return self._shown(self._of_one(self._key(key), earliest_end, latest_start))
 
-    def backward_find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], V]]:
+    def backward_find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], R]]:
         """As :meth:`find_sessions`, backwards."""
         return self._shown(self._of_one(self._key(key), earliest_end, latest_start, reverse=True))
 
     def find_sessions_range(
         self, key_from: K | None, key_to: K | None, earliest_end: int, latest_start: int
-    ) -> Iterator[tuple[Windowed[K], V]]:
+    ) -> Iterator[tuple[Windowed[K], R]]:
         """As :meth:`find_sessions`, of the keys from ``key_from`` to ``key_to``, both included (None: no bound)."""
         return self._in_range(key_from, key_to, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions_range(
         self, key_from: K | None, key_to: K | None, earliest_end: int, latest_start: int
-    ) -> Iterator[tuple[Windowed[K], V]]:
+    ) -> Iterator[tuple[Windowed[K], R]]:
         """As :meth:`find_sessions_range`, backwards."""
         return self._in_range(key_from, key_to, earliest_end, latest_start, reverse=True)
 
-    def find_all_sessions(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed[K], V]]:
+    def find_all_sessions(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed[K], R]]:
         """Sessions of every key that end from ``earliest_end`` to ``latest_end``, both included."""
         self._check_open()
         return self._shown(self._in_time(earliest_end, latest_end))
 
-    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
+    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], R]]:
         """Every session of a key."""
         return self.find_sessions(key, 0, MAX_TIMESTAMP)
 
-    def backward_fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
+    def backward_fetch(self, key: K) -> Iterator[tuple[Windowed[K], R]]:
         """Every session of a key, backwards."""
         return self.backward_find_sessions(key, 0, MAX_TIMESTAMP)
 
-    def fetch_range(self, key_from: K | None, key_to: K | None) -> Iterator[tuple[Windowed[K], V]]:
+    def fetch_range(self, key_from: K | None, key_to: K | None) -> Iterator[tuple[Windowed[K], R]]:
         """Every session of the keys from ``key_from`` to ``key_to``, both included (None: no bound)."""
         return self.find_sessions_range(key_from, key_to, 0, MAX_TIMESTAMP)
 
-    def backward_fetch_range(self, key_from: K | None, key_to: K | None) -> Iterator[tuple[Windowed[K], V]]:
+    def backward_fetch_range(self, key_from: K | None, key_to: K | None) -> Iterator[tuple[Windowed[K], R]]:
         """As :meth:`fetch_range`, backwards."""
         return self.backward_find_sessions_range(key_from, key_to, 0, MAX_TIMESTAMP)
 
@@ -162,7 +168,7 @@ class SessionStore(AgingStore[K, V]):
 
     def _in_range(
         self, key_from: K | None, key_to: K | None, earliest_end: int, latest_start: int, *, reverse: bool
-    ) -> Iterator[tuple[Windowed[K], V]]:
+    ) -> Iterator[tuple[Windowed[K], R]]:
         self._check_open()
         low = None if key_from is None else self._encode_key(key_from)
         high = None if key_to is None else self._encode_key(key_to)
@@ -180,9 +186,18 @@ class SessionStore(AgingStore[K, V]):
             return iter(self._by_index(low, high, earliest_end, latest_end))
         return self._of_keys(None, None, b"", earliest_end, latest_end, reverse=False)
 
-    def _shown(self, found: Iterator[Found]) -> Iterator[tuple[Windowed[K], V]]:
-        decode, windowed, at = self._decode, self._windowed, self._at
-        return ((windowed(row_key[at:]), decode(raw)) for row_key, (raw, _, _) in found)
+    def _shown(self, found: Iterator[Found]) -> Iterator[tuple[Windowed[K], R]]:
+        decode, windowed, row, at = self._decode, self._windowed, self._row, self._at
+        return ((windowed(row_key[at:]), row(decode(raw), headers)) for row_key, (raw, _, headers) in found)
+
+    @abstractmethod
+    def _row(self, aggregate: V, headers: Headers | None) -> R:
+        """What is shown of a row."""
+
+    def _put_session(self, session_key: Windowed[K], aggregate: V | None, headers: Headers | None) -> None:
+        raw_key, window = self._key(session_key.key), session_key.window
+        session = raw_key + _pack(window.end, window.start)
+        self._put_aged(window.end, session, aggregate, self._record.timestamp, headers)
 
     def _listener_time(self, row_key: bytes, timestamp: int) -> int:
         return _bounds(row_key)[1]
@@ -203,6 +218,34 @@ class SessionStore(AgingStore[K, V]):
     def _window_of(self, key: bytes) -> Window:
         start, end = _bounds(key)
         return SessionWindow(start, end)
+
+
+class SessionStore(SessionFacade[K, V, V]):
+    """Keys and sessions to aggregates. Source: ``state.SessionStore``."""
+
+    def put(self, session_key: Windowed[K], aggregate: V | None) -> None:
+        """See :class:`SessionFacade`."""
+        self._put_session(session_key, aggregate, self._record.headers)
+
+    def _row(self, aggregate: V, headers: Headers | None) -> V:
+        return aggregate
+
+
+class SessionStoreWithHeaders(SessionFacade[K, V, AggregationWithHeaders]):
+    """Keys and sessions to aggregates with headers, which the changelog records have too.
+
+    Source: ``state.SessionStoreWithHeaders`` (KIP-1271).
+    """
+
+    def put(self, session_key: Windowed[K], aggregate: AggregationWithHeaders | None) -> None:
+        """See :class:`SessionFacade`."""
+        if aggregate is None:
+            self._put_session(session_key, None, self._record.headers)
+        else:
+            self._put_session(session_key, aggregate[0], list(aggregate[1]))
+
+    def _row(self, aggregate: V, headers: Headers | None) -> AggregationWithHeaders:
+        return AggregationWithHeaders(aggregate, list(headers or ()))
 
 
 def _bounds(key: bytes) -> tuple[int, int]:

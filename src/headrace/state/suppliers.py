@@ -36,6 +36,7 @@ class KeyValueSupplier(KeyValueBytesStoreSupplier):
     persistent: bool
     timestamped: bool = False
     max_entries: int | None = None
+    with_headers: bool = False
 
     def open(self, path: Path) -> KeyValueBody:
         """See :class:`headrace.api.stores.StoreSupplier`."""
@@ -69,6 +70,7 @@ class WindowSupplier(WindowBytesStoreSupplier):
     retain_duplicates: bool = False
     timestamped: bool = False
     time_first: bool = False
+    with_headers: bool = False
 
     def open(self, path: Path) -> KeyValueBody:
         """See :class:`headrace.api.stores.StoreSupplier`."""
@@ -84,6 +86,7 @@ class SessionSupplier(SessionBytesStoreSupplier):
     retention_ms: int
     segment_interval_ms: int
     time_first: bool = False
+    with_headers: bool = False
 
     def open(self, path: Path) -> KeyValueBody:
         """See :class:`headrace.api.stores.StoreSupplier`."""
@@ -91,13 +94,18 @@ class SessionSupplier(SessionBytesStoreSupplier):
 
 
 def key_value_supplier(
-    name: str, *, persistent: bool, timestamped: bool = False, max_entries: int | None = None
+    name: str,
+    *,
+    persistent: bool,
+    timestamped: bool = False,
+    max_entries: int | None = None,
+    with_headers: bool = False,
 ) -> KeyValueSupplier:
     """Check the name and make a supplier."""
     validate_name(name)
     if max_entries is not None and max_entries < 0:
         raise ValueError(f"store {name}: max_entries must not be negative, but it is {max_entries}")
-    return KeyValueSupplier(name, persistent, timestamped, max_entries)
+    return KeyValueSupplier(name, persistent, timestamped, max_entries, with_headers)
 
 
 def versioned_supplier(
@@ -128,6 +136,7 @@ def window_supplier(
     retain_duplicates: bool = False,
     timestamped: bool = False,
     time_first: bool = False,
+    with_headers: bool = False,
 ) -> WindowSupplier:
     """Check the arguments and make a supplier.
 
@@ -143,11 +152,21 @@ def window_supplier(
             "would be gone while their window is open"
         )
     return WindowSupplier(
-        name, persistent, retention_ms, size_ms, _interval(retention_ms), retain_duplicates, timestamped, time_first
+        name,
+        persistent,
+        retention_ms,
+        size_ms,
+        _interval(retention_ms),
+        retain_duplicates,
+        timestamped,
+        time_first,
+        with_headers,
     )
 
 
-def session_supplier(name: str, retention: Duration, *, persistent: bool, time_first: bool = False) -> SessionSupplier:
+def session_supplier(
+    name: str, retention: Duration, *, persistent: bool, time_first: bool = False, with_headers: bool = False
+) -> SessionSupplier:
     """Check the arguments and make a supplier.
 
     Raises:
@@ -155,7 +174,7 @@ def session_supplier(name: str, retention: Duration, *, persistent: bool, time_f
     """
     validate_name(name)
     retention_ms = _not_negative(name, "retention", retention)
-    return SessionSupplier(name, persistent, retention_ms, _interval(retention_ms), time_first)
+    return SessionSupplier(name, persistent, retention_ms, _interval(retention_ms), time_first, with_headers)
 
 
 class _BuiltInDslStoreSuppliers(DslStoreSuppliers):
@@ -163,7 +182,12 @@ class _BuiltInDslStoreSuppliers(DslStoreSuppliers):
 
     def key_value_store(self, params: DslKeyValueParams) -> KeyValueBytesStoreSupplier:
         """See :class:`headrace.api.stores.DslStoreSuppliers`."""
-        return key_value_supplier(params.name, persistent=self._persistent, timestamped=params.timestamped)
+        return key_value_supplier(
+            params.name,
+            persistent=self._persistent,
+            timestamped=params.timestamped,
+            with_headers=params.with_headers and self._persistent,
+        )
 
     def window_store(self, params: DslWindowParams) -> WindowBytesStoreSupplier:
         """See :class:`headrace.api.stores.DslStoreSuppliers`."""
@@ -175,12 +199,18 @@ class _BuiltInDslStoreSuppliers(DslStoreSuppliers):
             retain_duplicates=params.retain_duplicates,
             timestamped=params.timestamped,
             time_first=params.emit_on_close,
+            # rows in memory have no room for headers, as in Java
+            with_headers=params.with_headers and self._persistent,
         )
 
     def session_store(self, params: DslSessionParams) -> SessionBytesStoreSupplier:
         """See :class:`headrace.api.stores.DslStoreSuppliers`."""
         return session_supplier(
-            params.name, params.retention_ms, persistent=self._persistent, time_first=params.emit_on_close
+            params.name,
+            params.retention_ms,
+            persistent=self._persistent,
+            time_first=params.emit_on_close,
+            with_headers=params.with_headers and self._persistent,
         )
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from headrace.api.windows import MAX_TIMESTAMP, TimeWindow, Windowed
 from headrace.state.aging import AgingStore
 from headrace.state.formats import PLAIN
-from headrace.state.keyvalue import ValueAndTimestamp
+from headrace.state.keyvalue import ValueAndTimestamp, ValueTimestampHeaders
+from headrace.state.segments import EXPIRED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,8 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
     """
 
     _suffix_size = _SUFFIX.size
+    _logs_nothing_put: ClassVar[bool] = False
+    """Whether a None put into a store that keeps duplicates leaves a changelog record."""
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         if time_to is not None:
             return self._shown_by_start(self._of_one(raw_key, time_from, time_to))
         row = self._get_aged(time_from, raw_key + _pack(time_from, self._segments.sequence))
-        return None if row is None else self._row(row[0], row[1])
+        return None if row is None else self._row(*row)
 
     def backward_fetch(self, key: K, time_from: int, time_to: int) -> Iterator[tuple[int, R]]:
         """As :meth:`fetch` of a time range, descending."""
@@ -153,7 +156,7 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         return self.backward_fetch_all(0, MAX_TIMESTAMP)
 
     @abstractmethod
-    def _row(self, value: V, timestamp: int) -> R:
+    def _row(self, value: V, timestamp: int, headers: Headers | None) -> R:
         """What is shown of a row."""
 
     def _put_raw(
@@ -161,11 +164,18 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
     ) -> None:
         segments = self._segments
         if self._duplicates:
-            if value is None:
+            if value is None and not self._logs_nothing_put:
                 # there is no telling which of the duplicates is meant
                 return
             segments.sequence = (segments.sequence + 1) & _MAX_SEQUENCE
-        self._put_aged(window_start, raw_key + _pack(window_start, segments.sequence), value, timestamp, headers)
+        key = raw_key + _pack(window_start, segments.sequence)
+        if value is None and self._duplicates:
+            if self.rows.log is not None:
+                self.rows.log(key, None, timestamp, self._logged_headers(None, headers))
+            if not self.persistent and not segments.accept(window_start):
+                self._drop(EXPIRED)
+            return
+        self._put_aged(window_start, key, value, timestamp, headers)
 
     def _of_one(self, raw_key: bytes, first: int, last: int, *, reverse: bool = False) -> Iterator[Found]:
         if last < first or last < 0:
@@ -195,11 +205,14 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
 
     def _shown_by_start(self, found: Iterator[Found]) -> Iterator[tuple[int, R]]:
         decode, row = self._decode, self._row
-        return ((_start(row_key), row(decode(raw), timestamp)) for row_key, (raw, timestamp, _) in found)
+        return ((_start(row_key), row(decode(raw), timestamp, headers)) for row_key, (raw, timestamp, headers) in found)
 
     def _shown_by_key(self, found: Iterator[Found]) -> Iterator[tuple[Windowed[K], R]]:
         decode, row, windowed, at = self._decode, self._row, self._windowed, self._at
-        return ((windowed(row_key[at:]), row(decode(raw), timestamp)) for row_key, (raw, timestamp, _) in found)
+        return (
+            (windowed(row_key[at:]), row(decode(raw), timestamp, headers))
+            for row_key, (raw, timestamp, headers) in found
+        )
 
     def _time_of(self, key: bytes) -> int:
         return _start(key)
@@ -243,7 +256,7 @@ class WindowStore(WindowFacade[K, V, V]):
         record = self._record
         self._put_raw(self._key(key), value, window_start, record.timestamp, record.headers)
 
-    def _row(self, value: V, timestamp: int) -> V:
+    def _row(self, value: V, timestamp: int, headers: Headers | None) -> V:
         return value
 
 
@@ -256,8 +269,29 @@ class TimestampedWindowStore(WindowFacade[K, V, ValueAndTimestamp]):
         bare, timestamp = (None, record.timestamp) if value is None else value
         self._put_raw(raw_key, bare, window_start, timestamp, record.headers)
 
-    def _row(self, value: V, timestamp: int) -> ValueAndTimestamp:
+    def _row(self, value: V, timestamp: int, headers: Headers | None) -> ValueAndTimestamp:
         return ValueAndTimestamp(value, timestamp)
+
+
+class TimestampedWindowStoreWithHeaders(WindowFacade[K, V, ValueTimestampHeaders]):
+    """Keys and window starts to values with the time of their last change and headers.
+
+    Changelog records have the headers too. A store that keeps duplicates writes None to the changelog alone, as Java's
+    does. Source: ``state.TimestampedWindowStoreWithHeaders`` (KIP-1271).
+    """
+
+    _logs_nothing_put = True
+
+    def put(self, key: K, value: ValueTimestampHeaders | None, window_start: int) -> None:
+        """See :class:`WindowFacade`."""
+        raw_key, record = self._key(key), self._record
+        if value is None:
+            self._put_raw(raw_key, None, window_start, record.timestamp, record.headers)
+        else:
+            self._put_raw(raw_key, value[0], window_start, value[1], list(value[2]))
+
+    def _row(self, value: V, timestamp: int, headers: Headers | None) -> ValueTimestampHeaders:
+        return ValueTimestampHeaders(value, timestamp, list(headers or ()))
 
 
 def _start(key: bytes) -> int:

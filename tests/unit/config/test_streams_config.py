@@ -65,7 +65,7 @@ def test_defaults_are_typed() -> None:
     c = config()
     assert (c.num_stream_threads, c.commit_interval_ms, c.poll_ms, c.max_task_idle_ms) == (1, 30000, 100, 0)
     assert (c.cache_max_bytes, c.uncommitted_max_bytes, c.replication_factor) == (10485760, 67108864, -1)
-    assert (c.exactly_once, c.dsl_store, c.auto_offset_reset.value, c.max_poll_records) == (
+    assert (c.exactly_once, c["default.dsl.store"], c.auto_offset_reset.value, c.max_poll_records) == (
         False,
         "rocksDB",
         "earliest",
@@ -180,13 +180,11 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(key: str, value: Any, a
     ("key", "value"),
     [
         ("group.protocol", "streams"),
-        ("dsl.store.format", "headers"),
         ("errors.dead.letter.queue.topic.name", "dlq"),
         ("processor.wrapper.class", "my.module:Wrapper"),
         ("config.providers", "file"),
         ("default.client.supplier", "my.module:Supplier"),
         ("task.assignor.class", "my.module:Assignor"),
-        ("dsl.store.suppliers.class", "my.module:Suppliers"),
         ("partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner"),
         ("producer.interceptor.classes", "a.B"),
         ("consumer.ssl.engine.factory.class", "my:Factory"),
@@ -236,14 +234,6 @@ def test_new_names_win_over_old_ones(caplog: pytest.LogCaptureFixture) -> None:
             "'statestore.cache.max.bytes' holds"
         )
     ]
-
-
-def test_store_supplier_goes_over_the_default_store() -> None:
-    supplier = "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$"
-    assert config({"default.dsl.store": "in_memory"}).dsl_store == "in_memory"
-    assert config({"dsl.store.suppliers.class": f"{supplier}InMemoryDslStoreSuppliers"}).dsl_store == "in_memory"
-    values = {"default.dsl.store": "in_memory", "dsl.store.suppliers.class": f"{supplier}RocksDBDslStoreSuppliers"}
-    assert config(values).dsl_store == "rocksDB"
 
 
 EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2"}

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.errors import SerializationException
+from headrace.serdes.varints import decode_varint, encode_varint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +119,7 @@ def encode_indexes(indexes: Sequence[int]) -> bytes:
     """Protobuf's place of a message in its file: of each message on the way down, its number among its siblings."""
     if list(indexes) == [0]:
         return b"\x00"
-    return b"".join(map(_varint, (len(indexes), *indexes)))
+    return b"".join(map(encode_varint, (len(indexes), *indexes)))
 
 
 def skip_indexes(data: bytes, at: int) -> int:
@@ -127,32 +128,9 @@ def skip_indexes(data: bytes, at: int) -> int:
     Raises:
         SerializationException: The indexes are cut off or not such.
     """
-    count, at = _read_varint(data, at)
+    count, at = decode_varint(data, at, "a message index of a Protobuf message")
     if count < 0:
         raise SerializationException(f"a Protobuf message has {count} message indexes")
     for _ in range(count):
-        _, at = _read_varint(data, at)
+        _, at = decode_varint(data, at, "a message index of a Protobuf message")
     return at
-
-
-def _varint(number: int) -> bytes:
-    left = number << 1 if number >= 0 else (-number << 1) - 1
-    out = bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    out.append(left)
-    return bytes(out)
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    result = 0
-    for shift in range(0, 35, 7):
-        if at >= len(data):
-            raise SerializationException("the message indexes of a Protobuf message are cut off")
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result >> 1 ^ -(result & 1), at
-    raise SerializationException("a message index of a Protobuf message is longer than 5 bytes")

@@ -14,6 +14,7 @@ from headrace.state import (
     KeyValueStore,
     SessionStore,
     TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
     TimestampedWindowStore,
     VersionedKeyValueStore,
     WindowStore,
@@ -126,7 +127,6 @@ def _config(case: Mapping[str, Any]) -> dict[str, Any]:
     }
     config.update({key: str(value) for key, value in case.get("config", {}).items()})
     later = {
-        "dsl.store.format": "DEFAULT",
         "errors.dead.letter.queue.topic.name": "",
     }
     for key, supported in later.items():
@@ -251,6 +251,9 @@ def _rows(store: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(store, SessionStore):
         for key, value in store.fetch_range(None, None):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
             yield {"key": to_json(key), "value": value}  # pyright: ignore[reportUnknownArgumentType]  # any key
+    elif isinstance(store, TimestampedKeyValueStoreWithHeaders):
+        for key, value in store.all():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
+            yield {"key": key, "value": value.value, "timestamp": value.timestamp}
     elif isinstance(store, TimestampedKeyValueStore):
         for key, row in store.all():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any key and value
             yield {"key": key, "value": row.value, "timestamp": row.timestamp}
