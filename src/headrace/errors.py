@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 
 class KafkaException(Exception):
-    """Root of every exception that headrace raises."""
+    """Root of every exception that headrace raises.
+
+    Attributes:
+        retriable: Whether the same may succeed when it is done again.
+    """
+
+    retriable: bool = False
 
 
 class ConfigException(KafkaException, ValueError):
@@ -143,6 +149,8 @@ class MisconfiguredInternalTopicException(StreamsException):
 
 class TimeoutException(KafkaException, TimeoutError):
     """A broker did not answer in time; the operation may be tried again."""
+
+    retriable = True
 
 
 class ProducerFencedException(KafkaException):

@@ -236,8 +236,7 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ),
     ConfigKey(
         "errors.dead.letter.queue.topic.name", _STRING, None, _MEDIUM,
-        "Topic to which the built-in handlers send what they drop.",
-        support=_REFUSED, note="Dead letter queues are not in this version.",
+        "Topic to which the built-in handlers send the input record of what failed.",
     ),
     ConfigKey(
         "group.protocol", _STRING, "classic", _MEDIUM,

@@ -12,9 +12,11 @@ from headrace.engine.failures import TaskFailures
 from headrace.engine.punctuation import Punctuations
 from headrace.engine.queues import make_queue
 from headrace.engine.sinks import bind_dynamic_sink, bind_sink
+from headrace.engine.tracing import ReleasingCollector, change_in_own_context, in_own_context, traced_source
 from headrace.errors import IllegalStateException, StreamsException, TopologyException
 from headrace.metrics import TaskMetrics
 from headrace.naming import changelog_topic
+from headrace.processors.stateless import PassThrough, StreamBranch
 from headrace.records import TopicPartition
 from headrace.state.context import StoreContext
 from headrace.topology.built import ProcessorSpec, SinkSpec, SourceSpec
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.engine.punctuation import Schedule
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
+    from headrace.engine.sinks import ChooserError
     from headrace.records import Headers, TaskId
     from headrace.state.base import StoreBase
     from headrace.state.builders import StoreBuilder
@@ -68,7 +71,9 @@ class BoundTask:
         self.record = RecordContext()
         self.metrics = TaskMetrics()
         self.metadata = ProcessorMetadata()
-        self.failures = TaskFailures(task_id, settings, self.record, self.metrics)
+        self._traced = settings.traces_sources or bool(sub.error_policies)
+        dead_letters = None if task_id.partition < 0 else collector.sender
+        self.failures = TaskFailures(task_id, settings, self.record, self.metrics, sub.error_policies, dead_letters)
         self.commit_requested = False
         self.punctuations = Punctuations(self.record, settings.system_time_ms)
         self.queues: dict[TopicPartition, PartitionQueue] = {}
@@ -77,7 +82,7 @@ class BoundTask:
         self._sources: list[tuple[SourceSpec, Process]] = []
         self._lives: list[tuple[Callable[[], None] | None, Callable[[], None] | None]] = []
         self._closers: list[Callable[[], None]] = []
-        self._collector = collector
+        self._collector: RecordCollector = ReleasingCollector(collector, self.record) if self._traced else collector
         try:
             for builder in sub.stores:
                 self._open_store(builder, budget, store_path)
@@ -230,7 +235,9 @@ class BoundTask:
                     self.record,
                     spec.timestamp_extractor or settings.timestamp_extractor,
                     bind_decoders(key, value, topic),
-                    child,
+                    traced_source(child, self.record, partial(self.queues.__getitem__, partition))
+                    if self._traced
+                    else child,
                     partial(self.failures.decode_error, spec.name, topic, partition.partition),
                     self.failures.drop,
                 )
@@ -246,10 +253,23 @@ class BoundTask:
             self._complete(key, f"key at node {spec.name}"),
             self._complete(value, f"value at node {spec.name}"),
         )
-        topic, rest = spec.topic, (spec.partitioner, self._collector, self.failures)
+        topic, rest = spec.topic, (spec.partitioner, self._collector, self.failures, self._chooser_error(spec.name))
         if isinstance(topic, str):
             return bind_sink(spec.name, topic, bind_encoders(key, value, topic), *rest)
         return bind_dynamic_sink(spec.name, topic, partial(bind_encoders, key, value), *rest, self.record)
+
+    def _chooser_error(self, sink: str) -> ChooserError:
+        # as in Java the node above answers for the functions of a sink that choose topic and partitions
+        above = [spec.name for spec in self.sub.nodes if sink in self.sub.children.get(spec.name, ())]
+        able = [spec.name for spec in self.sub.nodes if spec.name in above and isinstance(spec, ProcessorSpec)]
+        if sink in self.sub.error_policies or able:
+            return partial(self.failures.user_error, sink if sink in self.sub.error_policies else able[0])
+        return partial(self.failures.unhandled, sink)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the bytes of the input record are kept for whoever decides about errors."""
+        return self._traced
 
     def request_commit(self) -> None:
         """Ask for a commit after the record in work."""
@@ -310,6 +330,10 @@ class _Node:
         self.user_error = partial(task.failures.user_error, spec.name)
         is_global = task.task_id.partition < 0
         self.schedule = _cannot_schedule if is_global else partial(task.punctuations.schedule, spec.name)
+        if task.is_traced and not _hands_on(spec):
+            self.forward = in_own_context(self.forward, self.record)
+            self.forward_change = change_in_own_context(self.forward_change, self.record)
+            self.children = {name: in_own_context(child, self.record) for name, child in children.items()}
         self._task = task
         self._connected = spec.stores if isinstance(spec, ProcessorSpec) else ()
 
@@ -327,6 +351,11 @@ class _Node:
 
     def add_life(self, init: Callable[[], None], close: Callable[[], None]) -> None:
         self._task.add_life(init, close)
+
+
+def _hands_on(spec: SourceSpec | ProcessorSpec) -> bool:
+    """Whether a node hands on the records that it gets, rather than making new ones."""
+    return isinstance(spec, SourceSpec) or isinstance(spec.operator, StreamBranch | PassThrough)
 
 
 def _cannot_schedule(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, Result, SerializationExceptionOrigin
 from headrace.api.record import Record
+from headrace.engine.tracing import raw_source
 from headrace.errors import (
     AuthorizationException,
     ConfigException,
@@ -25,9 +26,10 @@ from headrace.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from headrace.api.engine import RecordContext
+    from headrace.api.engine import RecordContext, Send
+    from headrace.api.handlers import ErrorPolicy
     from headrace.engine.settings import EngineSettings
     from headrace.metrics import TaskMetrics
     from headrace.records import Headers, RawRecord, TaskId
@@ -64,13 +66,34 @@ class TaskFailures:
         unready: Why the head record cannot be decoded yet, when that is so.
     """
 
-    def __init__(self, task_id: TaskId, settings: EngineSettings, record: RecordContext, metrics: TaskMetrics) -> None:
+    def __init__(
+        self,
+        task_id: TaskId,
+        settings: EngineSettings,
+        record: RecordContext,
+        metrics: TaskMetrics,
+        policies: Mapping[str, ErrorPolicy],
+        sender: Callable[[str], Send] | None,
+    ) -> None:
+        """Decide for one task.
+
+        Args:
+            task_id: The task.
+            settings: Has the handlers.
+            record: The record in work.
+            metrics: Where drops are counted.
+            policies: What decides in place of the handlers, by node.
+            sender: Sends to a topic: for dead letters. None where there are none (global stores).
+        """
         self.failure: Exception | None = None
         self.unready: TimeoutException | None = None
         self._task_id = task_id
         self._settings = settings
         self._record = record
         self._metrics = metrics
+        self._policies = policies
+        self._sender = sender
+        self._senders: dict[str, Send] = {}
         self._late: dict[str, tuple[int, int]] = {}
         """By node: when the next dropped late record may be logged, and how many were not."""
 
@@ -144,7 +167,7 @@ class TaskFailures:
         if not isinstance(error, SerializationException):
             error = _caused(SerializationException(f"{half} cannot be decoded: {type(error).__name__}"), error)
         source = self._here()
-        context = self._context(source, node, raw[1], raw[4], raw[2], raw[3])
+        context = self._context(source, node, raw[1], raw[4], (raw[2], raw[3]))
         handler = self._settings.deserialization_handler
         if self._ask(lambda: handler.handle_error(context, error), error, context):
             self._drop("deserialization error", source)
@@ -171,6 +194,20 @@ class TaskFailures:
             self._drop("processing error", source)
             return
         place = self._place(node, source)
+        raise self.fail(
+            FailedProcessingException(f"Exception caught in process ({place}): {error}", self._task_id)
+        ) from error
+
+    def unhandled(
+        self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers | None
+    ) -> None:
+        """As :meth:`user_error`, where no handler is asked.
+
+        Raises:
+            FailedProcessingException: Always.
+        """
+        self._pass_on(error)
+        place = self._place(node, self._here())
         raise self.fail(
             FailedProcessingException(f"Exception caught in process ({place}): {error}", self._task_id)
         ) from error
@@ -260,7 +297,7 @@ class TaskFailures:
         context = self._context(source, node, timestamp, headers)
         record = ProducerRecord(topic, partition, key, value, timestamp, headers)
         handler = self._settings.production_handler
-        if self._ask(lambda: handler.handle_error(context, record, error), error, context):
+        if self._ask(lambda: handler.handle_error(context, record, error), error, context, may_retry=True):
             self._drop("production error", source)
             return
         raise self.fail(StreamsException(self._unsent(node, topic, source, error), self._task_id)) from error
@@ -276,14 +313,17 @@ class TaskFailures:
         if isinstance(error, _NOT_FOR_HANDLERS + _WRONG_SETUP):
             raise self.fail(error)
 
-    def _again(self, error: TimeoutException) -> Exception:
+    def _again(self, error: KafkaException) -> Exception:
         # in the middle of a record: what it has done is dropped, and it is read again
         return _caused(TaskCorruptedException(str(error), (self._task_id,)), error)
 
-    def _ask(self, handler: Callable[[], Any], error: Exception, context: ErrorHandlerContext) -> bool:
+    def _ask(
+        self, handler: Callable[[], Any], error: Exception, context: ErrorHandlerContext, *, may_retry: bool = False
+    ) -> bool:
         # True: go on without the record
+        policy = self._policies.get(context.processor_node_id)
         try:
-            response = handler()
+            response = handler() if policy is None else policy.decide(context, error)
         except Exception as e:
             raise self.fail(
                 FailedProcessingException(
@@ -293,7 +333,7 @@ class TaskFailures:
                 )
             ) from e
         result = getattr(response, "result", None)
-        if result is Result.RETRY or not isinstance(result, Result):
+        if not isinstance(result, Result) or (result is Result.RETRY and not may_retry):
             raise self.fail(
                 FailedProcessingException(
                     f"An exception handler answered {response!r} to {type(error).__name__}: only Response.fail() and "
@@ -301,7 +341,28 @@ class TaskFailures:
                     self._task_id,
                 )
             ) from error
+        if result is Result.RETRY:
+            if isinstance(error, KafkaException) and error.retriable:
+                raise self.fail(self._again(error)) from error
+            _log.warning("The production exception handler answered RETRY to what cannot be retried: taken as FAIL")
+        for letter in response.records:
+            self._send_dead_letter(letter)
         return result is Result.RESUME
+
+    def _send_dead_letter(self, letter: ProducerRecord) -> None:
+        if self._sender is None:
+            return
+        try:
+            send = self._senders.get(letter.topic)
+            if send is None:
+                self._senders[letter.topic] = send = self._sender(letter.topic)
+            send(letter.partition, letter.key, letter.value, letter.timestamp, letter.headers)
+        except TimeoutException as e:
+            raise self.fail(self._again(e)) from e
+        except Exception as e:
+            raise self.fail(
+                StreamsException(f"A dead letter cannot be sent to {letter.topic}: {e}", self._task_id)
+            ) from e
 
     def _context(
         self,
@@ -309,9 +370,9 @@ class TaskFailures:
         node: str,
         timestamp: int,
         headers: Headers | None,
-        raw_key: bytes | None = None,
-        raw_value: bytes | None = None,
+        raw: tuple[bytes | None, bytes | None] | None = None,
     ) -> ErrorHandlerContext:
+        raw_key, raw_value = raw or raw_source(source.offset)
         return ErrorHandlerContext(*source, headers, node, self._task_id, timestamp, raw_key, raw_value)
 
     def _here(self) -> Source:

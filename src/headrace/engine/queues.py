@@ -8,6 +8,7 @@ errors do not surface early.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     """Decides about a record that does not decode: True to skip it, False to leave it the head and stop."""
 
 _RAW_EXTRACTORS = (FailOnInvalidTimestamp, LogAndSkipOnInvalidTimestamp, UsePartitionTimeOnInvalidTimestamp)
+
+
+def _offset(raw: RawRecord) -> int:
+    return raw[0]
 
 
 class PartitionQueue:
@@ -68,6 +73,7 @@ class PartitionQueue:
         self._drop = drop
         self._chunks: deque[list[RawRecord]] = deque()
         self._at = 0
+        self._traced = 0
 
     def add(self, records: list[RawRecord]) -> None:
         """Append records, which are the queue's own from now on."""
@@ -85,6 +91,17 @@ class PartitionQueue:
     def head_offset(self) -> int | None:
         """Offset of the oldest record that waits, or None."""
         return self._chunks[0][self._at][0] if self.size else None
+
+    def raw_record(self, offset: int) -> RawRecord | None:
+        """The record at an offset, when it is in work or waits still."""
+        if not self._chunks:
+            return None
+        chunk, near = self._chunks[0], self._traced
+        # the next one as a rule
+        if near >= len(chunk) or chunk[near][0] != offset:
+            near = bisect_left(chunk, offset, self._at, key=_offset)
+        self._traced = near + 1
+        return chunk[near] if near < len(chunk) and chunk[near][0] == offset else None
 
     def head_timestamp(self) -> int:
         """Time of the oldest record that waits; there must be one."""

@@ -36,5 +36,7 @@ class EngineSettings:
     uncommitted_max_bytes: int
     system_time_ms: Callable[[], int]
     task_timeout_ms: int = 300_000
+    traces_sources: bool = False
+    """Whether a handler may look at the bytes of the input record: there is a dead letter queue, or it is a user's."""
     global_processing_handler: ProcessingExceptionHandler = field(default_factory=LogAndFailProcessingExceptionHandler)
     """Decides about errors of the processors of global stores."""

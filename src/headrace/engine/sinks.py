@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headrace.records import Headers
     from headrace.topology.built import TopicNameExtractor
 
+    ChooserError = Callable[[Exception, Any, Any, int, Headers | None], None]
+
 
 def bind_sink(
     name: str,
@@ -25,6 +27,7 @@ def bind_sink(
     partitioner: StreamPartitioner[Any, Any] | None,
     collector: RecordCollector,
     failures: TaskFailures,
+    chooser_error: ChooserError,
 ) -> Process:
     """What a sink does with a record.
 
@@ -35,8 +38,9 @@ def bind_sink(
         partitioner: None for the key's own partition; else it may choose several, or none (counted as dropped).
         collector: Takes the bytes.
         failures: Decides about errors.
+        chooser_error: Decides about those of the functions that choose topic and partitions.
     """
-    return _bind(name, topic, encoders, partitioner, collector, failures, collector.sender(topic))
+    return _bind(name, topic, encoders, partitioner, collector, failures, chooser_error, collector.sender(topic))
 
 
 def bind_dynamic_sink(
@@ -46,6 +50,7 @@ def bind_dynamic_sink(
     partitioner: StreamPartitioner[Any, Any] | None,
     collector: RecordCollector,
     failures: TaskFailures,
+    chooser_error: ChooserError,
     record: RecordContext,
 ) -> Process:
     """What a sink does that writes each record to a topic of its own.
@@ -57,15 +62,16 @@ def bind_dynamic_sink(
         partitioner: See :func:`bind_sink`.
         collector: Takes the bytes.
         failures: Decides about errors.
+        chooser_error: Decides about those of the functions that choose topic and partitions.
         record: The task's record context.
     """
     sinks: dict[str, Process] = {}
 
     def open_sink(topic: object) -> Process:
         if not isinstance(topic, str):
-            raise TypeError(f"the topic of a record must be a text, but {extractor} gave {type(topic).__name__}")
+            raise ValueError(f"the topic of a record must be a text, but {extractor} gave {type(topic).__name__}")
         send = _checked_sender(topic, collector)
-        sinks[topic] = sink = _bind(name, topic, encoders(topic), partitioner, collector, failures, send)
+        sinks[topic] = sink = _bind(name, topic, encoders(topic), partitioner, collector, failures, chooser_error, send)
         return sink
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
@@ -74,7 +80,7 @@ def bind_dynamic_sink(
             topic = extractor(key, value, context)
             sink = sinks.get(topic) or open_sink(topic)
         except Exception as e:
-            failures.user_error(name, e, key, value, timestamp, headers)
+            chooser_error(e, key, value, timestamp, headers)
             return
         sink(key, value, timestamp, headers)
 
@@ -103,6 +109,7 @@ def _bind(
     partitioner: StreamPartitioner[Any, Any] | None,
     collector: RecordCollector,
     failures: TaskFailures,
+    chooser_error: ChooserError,
     send: Send,
 ) -> Process:
     encode_key, encode_value, cell = encoders
@@ -137,7 +144,7 @@ def _bind(
         try:
             partitions = partitioner.partitions(topic, key, value, partition_count)
         except Exception as e:
-            failures.user_error(name, e, key, value, timestamp, headers)
+            chooser_error(e, key, value, timestamp, headers)
             return ()
         if partitions is None:
             return anywhere

@@ -80,6 +80,7 @@ class SendFailedException(StreamsException):
         self.key_size = key_size
         self.error_name = error_name
         self.refused = refused
+        self.retriable = not refused
 
 
 class ClosedClient:

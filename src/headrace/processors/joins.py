@@ -59,8 +59,7 @@ class StreamGlobalTableJoin:
     """Looks a key made of each record up in a global table: ``joiner(value, row)``, with the key before when asked.
 
     Inner: records for which ``key_selector`` gives None, or which have no row, give nothing; the former are dropped
-    (counted), as are records without a value. ``left``: a missing row is None, also for a record without a key; one
-    that has a key, and for which the selector gives None, is dropped as well (as in Java).
+    (counted), as are records without a value. ``left``: what is missing, the key or the row, makes the row None.
     Source: ``kstream.internals.KStreamGlobalKTableJoin``.
     """
 
@@ -79,7 +78,7 @@ class StreamGlobalTableJoin:
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
             try:
                 wanted = select(key, value)
-                if value is None or (wanted is None and not (left and key is None)):
+                if value is None or (wanted is None and not left):
                     drop("null value" if value is None else "null join key")
                     return
                 row = None if wanted is None else get(wanted)

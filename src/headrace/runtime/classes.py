@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.api import handlers
 from headrace.api.handlers import LogAndFailProcessingExceptionHandler
 from headrace.api.serde import Serde
 from headrace.config import StreamsConfig
@@ -43,12 +44,16 @@ def engine_settings(config: StreamsConfig, system_time_ms: Callable[[], int]) ->
     Raises:
         ConfigException: A class cannot be loaded.
     """
+    deserialization = instance(config, StreamsConfig.DESERIALIZATION_EXCEPTION_HANDLER_CLASS_CONFIG)
+    processing = instance(config, StreamsConfig.PROCESSING_EXCEPTION_HANDLER_CLASS_CONFIG)
+    production = instance(config, StreamsConfig.PRODUCTION_EXCEPTION_HANDLER_CLASS_CONFIG)
+    theirs = any(type(handler).__module__ != handlers.__name__ for handler in (deserialization, processing, production))
     return EngineSettings(
         application_id=config[StreamsConfig.APPLICATION_ID_CONFIG],
         app_configs=config.originals(),
-        deserialization_handler=instance(config, StreamsConfig.DESERIALIZATION_EXCEPTION_HANDLER_CLASS_CONFIG),
-        processing_handler=instance(config, StreamsConfig.PROCESSING_EXCEPTION_HANDLER_CLASS_CONFIG),
-        production_handler=instance(config, StreamsConfig.PRODUCTION_EXCEPTION_HANDLER_CLASS_CONFIG),
+        deserialization_handler=deserialization,
+        processing_handler=processing,
+        production_handler=production,
         timestamp_extractor=instance(config, StreamsConfig.DEFAULT_TIMESTAMP_EXTRACTOR_CLASS_CONFIG),
         default_key_serde=instance(config, StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG),
         default_value_serde=instance(config, StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG),
@@ -57,6 +62,7 @@ def engine_settings(config: StreamsConfig, system_time_ms: Callable[[], int]) ->
         uncommitted_max_bytes=config[StreamsConfig.STATESTORE_UNCOMMITTED_MAX_BYTES_CONFIG],
         system_time_ms=system_time_ms,
         task_timeout_ms=config[StreamsConfig.TASK_TIMEOUT_MS_CONFIG],
+        traces_sources=theirs or bool(config[StreamsConfig.ERRORS_DEAD_LETTER_QUEUE_TOPIC_NAME_CONFIG]),
         global_processing_handler=(
             instance(config, StreamsConfig.PROCESSING_EXCEPTION_HANDLER_CLASS_CONFIG)
             if config[StreamsConfig.PROCESSING_EXCEPTION_HANDLER_GLOBAL_ENABLED_CONFIG]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.api.engine import Operator
+    from headrace.api.handlers import ErrorPolicy
     from headrace.api.record import RecordContext
     from headrace.api.serde import Deserializer, Serializer
     from headrace.api.timestamps import TimestampExtractor
@@ -103,6 +104,8 @@ class SubTopology:
     """Changelog topic by topic name, :attr:`source_changelogs` included."""
     store_changelogs: Mapping[str, str]
     """Store name to changelog topic name (absent for stores without logging)."""
+    error_policies: Mapping[str, ErrorPolicy] = field(default_factory=dict["str", "ErrorPolicy"])
+    """What decides about errors in place of the configured handlers, by node."""
     source_changelogs: frozenset[str] = frozenset()
     """Source topics that serve as a store's changelog: restored up to what is committed, never written or made."""
 
@@ -213,5 +216,6 @@ def merged(number: int, parts: Iterable[SubTopology]) -> SubTopology:
         MappingProxyType({name: topic for sub in subs for name, topic in sub.repartition_topics.items()}),
         MappingProxyType({name: topic for sub in subs for name, topic in sub.changelog_topics.items()}),
         MappingProxyType({store: topic for sub in subs for store, topic in sub.store_changelogs.items()}),
+        MappingProxyType({node: policy for sub in subs for node, policy in sub.error_policies.items()}),
         frozenset(topic for sub in subs for topic in sub.source_changelogs),
     )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.api.engine import Operator
+    from headrace.api.handlers import ErrorPolicy
     from headrace.api.processor import Processor
     from headrace.api.serde import Deserializer, Serializer
     from headrace.api.timestamps import TimestampExtractor
@@ -76,6 +77,7 @@ class Topology:
         self._global_stores: dict[str, AnyStoreBuilder] = {}
         self._global_sources: dict[str, str] = {}
         self._reprocessed: set[str] = set()
+        self._policies: dict[str, ErrorPolicy] = {}
 
     # what users call
 
@@ -87,6 +89,7 @@ class Topology:
         value_deserializer: Deserializer[Any] | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: AutoOffsetReset | None = None,
+        on_error: ErrorPolicy | None = None,
     ) -> Topology:
         """Read topics.
 
@@ -98,6 +101,7 @@ class Topology:
             value_deserializer: Of values.
             timestamp_extractor: Gives records their times.
             offset_reset: Where to begin without a committed offset.
+            on_error: What becomes of records that do not decode.
 
         Raises:
             TopologyException: The name is taken, no topic was given, or a topic is read by another source.
@@ -125,9 +129,15 @@ class Topology:
             ),
             (),
         )
-        return self
+        return self.set_error_policy(on_error, name)
 
-    def add_processor(self, name: str, supplier: Callable[[], AnyProcessor], *parent_names: str) -> Topology:
+    def add_processor(
+        self,
+        name: str,
+        supplier: Callable[[], AnyProcessor],
+        *parent_names: str,
+        on_error: ErrorPolicy | None = None,
+    ) -> Topology:
         """Add a processor below its parents.
 
         Args:
@@ -135,6 +145,7 @@ class Topology:
             supplier: Makes a new processor at each call: one is made for every task. When it has a method ``stores()``,
                 the builders that it gives are added and connected to this node.
             parent_names: One or more nodes whose records it gets.
+            on_error: What becomes of its errors.
 
         Raises:
             TopologyException: The name is taken, a parent is missing or a sink, or the supplier gave the same object
@@ -144,7 +155,7 @@ class Topology:
         self.add_operator(name, operator, parent_names)
         for builder in stores_of(supplier):
             self.add_state_store(builder, name)
-        return self
+        return self.set_error_policy(on_error, name)
 
     def add_sink(
         self,
@@ -154,6 +165,7 @@ class Topology:
         key_serializer: Serializer[Any] | None = None,
         value_serializer: Serializer[Any] | None = None,
         partitioner: StreamPartitioner[Any, Any] | None = None,
+        on_error: ErrorPolicy | None = None,
     ) -> Topology:
         """Write a topic.
 
@@ -165,6 +177,7 @@ class Topology:
             key_serializer: Of keys; None for the configured default.
             value_serializer: Of values; None for the configured default.
             partitioner: Chooses partitions; None for Kafka's own choice by the key's bytes.
+            on_error: What becomes of records that cannot be encoded or sent.
 
         Raises:
             TopologyException: The name is taken, or a parent is missing or a sink.
@@ -172,7 +185,7 @@ class Topology:
         self._check_new(name)
         self._check_parents(name, parent_names)
         self._add(SinkSpec(name, topic, key_serializer, value_serializer, partitioner), parent_names)
-        return self
+        return self.set_error_policy(on_error, name)
 
     def add_state_store(self, builder: AnyStoreBuilder, *processor_names: str) -> Topology:
         """Add a store and connect it to processors. The very same builder may be added again.
@@ -301,6 +314,12 @@ class Topology:
         self._check_new(name)
         self._check_parents(name, parents)
         self._add(ProcessorSpec(name, operator), parents)
+        return self
+
+    def set_error_policy(self, policy: ErrorPolicy | None, *names: str) -> Topology:
+        """Have a policy decide about the errors of nodes; None leaves them to the configured handlers."""
+        if policy is not None:
+            self._policies.update(dict.fromkeys(names, policy))
         return self
 
     def add_global_operator(
@@ -542,6 +561,7 @@ class Topology:
             MappingProxyType(repartition),
             MappingProxyType({topic.name: topic for topic in changelogs.values()}),
             MappingProxyType({store: topic.name for store, topic in changelogs.items()}),
+            MappingProxyType({name: self._policies[name] for name in names if name in self._policies}),
             frozenset(topic.name for topic in shared.values()),
         )
 
