@@ -20,8 +20,10 @@ testing, tools, cli    the driver, a local cluster; reset; the command line
 """
 
 from headrace.api.handlers import (
+    DefaultProductionExceptionHandler,
     DeserializationExceptionHandler,
     ErrorHandlerContext,
+    ErrorPolicy,
     LogAndContinueExceptionHandler,
     LogAndContinueProcessingExceptionHandler,
     LogAndFailExceptionHandler,
@@ -30,6 +32,8 @@ from headrace.api.handlers import (
     ProducerRecord,
     ProductionExceptionHandler,
     Response,
+    Result,
+    dead_letter,
 )
 from headrace.api.options import (
     Branched,
@@ -43,6 +47,7 @@ from headrace.api.options import (
     TableJoined,
 )
 from headrace.api.processor import (
+    Cancellable,
     FixedKeyProcessor,
     FixedKeyProcessorContext,
     Processor,
@@ -127,14 +132,17 @@ __all__ = [
     "Branched",
     "BranchedKStream",
     "BufferConfig",
+    "Cancellable",
     "CogroupedKStream",
     "Consumed",
     "ConsumerRecord",
+    "DefaultProductionExceptionHandler",
     "DeserializationExceptionHandler",
     "DslStoreSuppliers",
     "EagerBufferConfig",
     "EmitStrategy",
     "ErrorHandlerContext",
+    "ErrorPolicy",
     "FailOnInvalidTimestamp",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
@@ -168,6 +176,7 @@ __all__ = [
     "RecordMetadata",
     "Repartitioned",
     "Response",
+    "Result",
     "Serde",
     "Serdes",
     "SessionStore",
@@ -213,4 +222,5 @@ __all__ = [
     "WindowStore",
     "Windowed",
     "WindowedSerdes",
+    "dead_letter",
 ]

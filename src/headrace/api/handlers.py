@@ -131,8 +131,8 @@ def dead_letter(topic: str, context: ErrorHandlerContext, exception: Exception) 
 class ErrorPolicy:
     """What becomes of the errors of one operator, source or sink, in place of the configured handlers.
 
-    Given by ``KStream.on_error``, ``Consumed.with_error_policy`` and ``on_error=`` of the Processor API. Subclass it
-    and override :meth:`decide` to look at the error first.
+    Given by ``StreamsBuilder.on_error`` and by ``on_error=`` of the Processor API. Subclass it and override
+    :meth:`decide` to look at the error first.
 
     Attributes:
         result: RESUME or FAIL.

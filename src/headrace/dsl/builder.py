@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace import naming
@@ -25,8 +26,9 @@ from headrace.state.suppliers import built_in
 from headrace.topology.topology import check_supplier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from headrace.api.handlers import ErrorPolicy
     from headrace.api.options import Materialized
     from headrace.api.processor import Processor
     from headrace.state.builders import StoreBuilder
@@ -171,6 +173,31 @@ class StreamsBuilder:
         data = GlobalSource(source, topic, how, builder, UserProcessor(supplier), reprocess=True)
         scope.graph.add((ROOT,), name, data)
         return self
+
+    @contextmanager
+    def on_error(self, policy: ErrorPolicy) -> Iterator[None]:
+        """Have a policy decide, in place of the configured handlers, about errors of what is described in this block.
+
+        It holds for every operation that is called in the block, on whatever handle: for users' functions, for what a
+        source reads and a sink writes. Blocks may be nested; the inner one decides.
+
+        Example:
+            >>> from headrace import ErrorPolicy, StreamsBuilder
+            >>> builder = StreamsBuilder()
+            >>> lines = builder.stream("lines")
+            >>> with builder.on_error(ErrorPolicy.resume(dead_letter_topic="bad-lines")):
+            ...     numbers = lines.map_values(int)
+            >>> numbers.to("numbers")
+
+        Args:
+            policy: What becomes of an error.
+        """
+        graph = self._scope.graph
+        before, graph.on_error = graph.on_error, policy
+        try:
+            yield
+        finally:
+            graph.on_error = before
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
         """The topology of all that was described.

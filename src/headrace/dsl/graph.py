@@ -7,7 +7,7 @@ may be built more than once. Source: ``kstream.internals.graph`` (4.4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.api.stores import VersionedBytesStoreSupplier
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import Operator
+    from headrace.api.handlers import ErrorPolicy
     from headrace.api.options import Consumed, Materialized
     from headrace.api.serde import Serde
     from headrace.api.timestamps import TimestampExtractor
@@ -205,6 +206,8 @@ class Node:
     priority: int
     takes_null_keys: bool = False
     """A left join, which gives a result for a record without a key (KIP-962)."""
+    on_error: ErrorPolicy | None = None
+    """What becomes of the errors of all that is made of it."""
     parents: list[int] = field(default_factory=lambda: list[int]())
     children: list[int] = field(default_factory=lambda: list[int]())
 
@@ -214,6 +217,8 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {ROOT: Node("root", Root(), -1)}
+        self.on_error: ErrorPolicy | None = None
+        """That of nodes added from now on."""
         self.copartitioned: list[frozenset[str]] = []
         """Groups of source nodes whose records are joined."""
         self._edges = 0
@@ -221,7 +226,7 @@ class Graph:
     def add(self, parents: tuple[int, ...], name: str, data: NodeData, *, takes_null_keys: bool = False) -> int:
         """A new node below its parents; gives its number."""
         number = len(self.nodes)
-        self.nodes[number] = Node(name, data, 0, takes_null_keys)
+        self.nodes[number] = Node(name, data, 0, takes_null_keys, self.on_error)
         for parent in parents:
             self.connect(parent, number)
         return number
@@ -257,8 +262,7 @@ class Graph:
         """The same graph, to be rewritten apart from this one."""
         other = Graph()
         other.nodes = {
-            number: Node(n.name, n.data, n.priority, n.takes_null_keys, list(n.parents), list(n.children))
-            for number, n in self.nodes.items()
+            number: replace(n, parents=list(n.parents), children=list(n.children)) for number, n in self.nodes.items()
         }
         other.copartitioned = list(self.copartitioned)
         other._edges = self._edges

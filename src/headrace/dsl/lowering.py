@@ -63,7 +63,9 @@ def lower(graph: Graph, defaults: StoreDefaults) -> Topology:
         _, number = heapq.heappop(queue)
         node = graph.nodes[number]
         if number not in written and written.issuperset(node.parents):
+            there = set(topology.node_names)
             _write(node.data, _At(topology, graph, node, defaults))
+            topology.set_error_policy(node.on_error, *(name for name in topology.node_names if name not in there))
             written.add(number)
         for child in node.children:
             heapq.heappush(queue, (graph.nodes[child].priority, child))

@@ -302,6 +302,11 @@ class Topology:
         return describe(groups, self._specs, self._parents, [self._is_global(names) for names in groups])
 
     @property
+    def node_names(self) -> tuple[str, ...]:
+        """Names of all nodes in the order in which they were added."""
+        return tuple(self._specs)
+
+    @property
     def state_store_names(self) -> tuple[str, ...]:
         """Names of all stores, also of those that no processor uses."""
         return (*self._stores, *self._global_stores)

@@ -30,6 +30,7 @@ from headrace.errors import (
     TimeoutException,
     TopologyException,
 )
+from headrace.processors.stateless import PassThrough
 from headrace.records import TaskId, TopicPartition
 from headrace.serdes import Serdes
 from headrace.topology import Topology
@@ -517,12 +518,23 @@ def test_a_partitioner_chooses_drops_and_multiplies() -> None:
     assert bench.task.metrics.dropped == {"partitioner chose no partition": 1}
 
 
-def test_a_partitioners_error_is_the_users() -> None:
+def test_a_partitioners_error_is_answered_for_by_the_operator_above_as_in_java() -> None:
+    handler = Answering(RESUME)
+    topology = Topology().add_source("source", "in").add_operator("above", PassThrough(), ["source"])
+    topology.add_sink("sink", "out", "above", partitioner=Fixed(Boom("which?")))
+    bench = Bench(topology, processing_handler=handler)
+    bench.add_values("in", ("x", 1))
+    bench.process()
+    assert [asked[0].processor_node_id for asked in handler.asked] == ["above"]
+
+
+def test_below_a_source_a_partitioners_error_is_fatal_as_in_java() -> None:
     handler = Answering(RESUME)
     bench = Bench(sinking(Fixed(Boom("which?"))), processing_handler=handler)
     bench.add_values("in", ("x", 1))
-    bench.process()
-    assert [asked[0].processor_node_id for asked in handler.asked] == ["sink"]
+    with pytest.raises(FailedProcessingException, match=r"processor=sink.*which\?"):
+        bench.process()
+    assert handler.asked == []
 
 
 def test_a_sink_topic_whose_partitions_are_not_known_is_no_users_error() -> None:
