@@ -262,15 +262,14 @@ class SessionWindows:
         grace_ms: How long after its end a session takes late records.
 
     Raises:
-        ValueError: The gap is not positive, or the grace is negative.
+        ValueError: One of them is negative.
     """
 
     gap_ms: int
     grace_ms: int
 
     def __post_init__(self) -> None:
-        if self.gap_ms <= 0:
-            raise ValueError(f"the inactivity gap of sessions must be greater than 0, but it is {self.gap_ms} ms")
+        _not_negative(self.gap_ms, "the inactivity gap of sessions")
         _not_negative(self.grace_ms, "the grace period of sessions")
 
     @staticmethod

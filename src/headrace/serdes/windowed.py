@@ -185,7 +185,7 @@ class TimeWindowedDeserializer(WindowedDeserializer[K]):
         changelog: Read the keys of a changelog topic.
 
     Raises:
-        ValueError: The size is not positive.
+        ValueError: The size is negative.
     """
 
     def __init__(
@@ -240,8 +240,8 @@ class TimeWindowedDeserializer(WindowedDeserializer[K]):
 
 
 def _checked_size(size: int) -> int:
-    if size <= 0:
-        raise ValueError(f"the size of windows must be greater than 0, but it is {size} ms")
+    if size < 0:
+        raise ValueError(f"the size of windows must not be negative, but it is {size} ms")
     return size
 
 

@@ -52,10 +52,13 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
         retention_ms: int,
         segment_interval_ms: int,
         time_first: bool,
+        shown_ms: int | None = None,
     ) -> None:
         super().__init__(rows, key_serde, value_serde, row_format, context, caching=caching)
         persistent = rows.body.persistent
-        self._segments = Segments(rows, retention_ms, segment_interval_ms, takes_whole_segments=persistent)
+        self._segments = Segments(
+            rows, retention_ms, segment_interval_ms, takes_whole_segments=persistent, shown_ms=shown_ms
+        )
         self._cached_segments = SegmentNumbers(segment_interval_ms)
         self._drop = context.drop
         self._by_time = time_first or not persistent
@@ -195,11 +198,10 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
             for row in found
             if (low is None or row[0][at:-size] >= low) and (high is None or row[0][at:-size] <= high)
         )
-        return self._ordered(in_range, reverse=reverse)
+        return self._ordered(in_range, reverse=reverse) if self._by_time else in_range
 
     def _ordered(self, found: Iterator[Found], *, reverse: bool) -> Iterator[Found]:
-        if not self._by_time:
-            return found
+        """Rows of many keys by time."""
         return iter(sorted(found, key=lambda row: self._order(row[0]), reverse=reverse))
 
     def _spanned(self, low: bytes, high: bytes | None, first: int, last: int, *, reverse: bool) -> Iterator[Found]:
@@ -231,10 +233,13 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
         return prefix_end(prefix + self._lead) if high is None else prefix + high
 
     def _by_index(self, low: bytes, high: bytes, first: int, last: int) -> list[Found]:
-        """Rows below the cache with time keys from ``low`` to ``high``, found by the index and in its order."""
+        """Rows below the cache with time keys from ``low`` to ``high``, found by the index and in its order.
+
+        What has expired is found as long as its segment is there.
+        """
         rows, split, at = self.rows, self._split, self._at
         found: list[Found] = []
-        for prefix in self._segments.between(max(first, self._segments.oldest_visible), last, reverse=False):
+        for prefix in self._segments.between(first, last, reverse=False):
             for index_key, _ in rows.scan(prefix + b"\1" + low, prefix + b"\1" + high):
                 row_key = prefix + self._lead + self._from_time_key(index_key[at:])
                 stored = rows.get(row_key)

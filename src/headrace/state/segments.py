@@ -80,17 +80,27 @@ class Segments:
         oldest_visible: Least timestamp that readers are shown.
     """
 
-    def __init__(self, rows: BufferedStore, retention_ms: int, interval_ms: int, *, takes_whole_segments: bool) -> None:
+    def __init__(
+        self,
+        rows: BufferedStore,
+        retention_ms: int,
+        interval_ms: int,
+        *,
+        takes_whole_segments: bool,
+        shown_ms: int | None = None,
+    ) -> None:
         """Read where the store stands.
 
         Args:
             rows: Where the rows are.
-            retention_ms: How long a row is visible.
+            retention_ms: How long a row is kept.
             interval_ms: Length of a segment.
             takes_whole_segments: A write is refused only when its whole segment has gone.
+            shown_ms: How long a row is visible, when that is not as long as it is kept.
         """
         self._rows = rows
         self._retention_ms = retention_ms
+        self._shown_ms = retention_ms if shown_ms is None else shown_ms
         self._interval_ms = interval_ms
         self._takes_whole_segments = takes_whole_segments
         self._numbers = SegmentNumbers(interval_ms)
@@ -125,7 +135,7 @@ class Segments:
         """A timestamp was seen: observed stream time follows it."""
         if timestamp > self.observed:
             self.observed = timestamp
-            self.oldest_visible = max(0, timestamp - self._retention_ms + 1)
+            self.oldest_visible = max(0, timestamp - self._shown_ms + 1)
 
     def seal(self) -> None:
         """A commit begins: it includes observed stream time, and the deletion of the segments that have gone."""

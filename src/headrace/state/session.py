@@ -74,6 +74,8 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
             time_first=supplier.time_first,
         )
         self.retention_ms = supplier.retention_ms
+        # as in Java, sessions of a range of keys come by key from disk, although those of a range of time come by time
+        self._by_time = not rows.body.persistent
 
     def find_pairs(self, key: K, earliest_end: int, latest_start: int) -> list[tuple[Any, ...]]:
         """``(start, end, aggregate, timestamp, headers)`` of a key's sessions, as :meth:`find_sessions` has them.
@@ -181,10 +183,12 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
     def _in_time(self, earliest_end: int, latest_end: int) -> Iterator[Found]:
         if latest_end < earliest_end or latest_end < 0:
             return iter(())
-        if self._indexed and self.cache is None:
+        # as in Java, the index on disk shows what has expired too
+        if self._indexed and self.cache is None and self.persistent:
             low, high = max(earliest_end, 0).to_bytes(8, "big"), (latest_end + 1).to_bytes(8, "big")
             return iter(self._by_index(low, high, earliest_end, latest_end))
-        return self._of_keys(None, None, b"", earliest_end, latest_end, reverse=False)
+        found = self._of_keys(None, None, b"", earliest_end, latest_end, reverse=False)
+        return self._ordered(found, reverse=False) if self._indexed else found
 
     def _shown(self, found: Iterator[Found]) -> Iterator[tuple[Windowed[K], R]]:
         decode, windowed, row, at = self._decode, self._windowed, self._row, self._at

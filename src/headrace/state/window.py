@@ -73,6 +73,8 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
             retention_ms=supplier.retention_ms,
             segment_interval_ms=supplier.segment_interval_ms,
             time_first=supplier.time_first,
+            # as in Java, one that is ordered by time shows its rows a millisecond longer
+            shown_ms=supplier.retention_ms + 1 if supplier.time_first and rows.body.persistent else None,
         )
         self.window_size_ms = supplier.window_size_ms
         self.retention_ms = supplier.retention_ms
@@ -199,7 +201,8 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         if last < first or last < 0:
             return iter(())
         if self._indexed and self.cache is None:
-            found = self._by_index(_start_bytes(max(first, 0)), _start_bytes(last + 1), first, last)
+            first = max(first, self._segments.oldest_visible)
+            found = self._by_index(_start_bytes(first), _start_bytes(last + 1), first, last)
             return reversed(found) if reverse else iter(found)
         return self._of_keys(None, None, b"", first, last, reverse=reverse)
 

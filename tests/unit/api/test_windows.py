@@ -58,7 +58,7 @@ def test_an_unlimited_window_starts_at_a_moment() -> None:
         (lambda: TimeWindows.of_size_with_no_grace(2**63), "64 bits"),
         (lambda: SlidingWindows.of_time_difference_with_no_grace(-2), "-2 ms"),
         (lambda: SlidingWindows.of_time_difference_and_grace(2, -3), "-3 ms"),
-        (lambda: SessionWindows.of_inactivity_gap_with_no_grace(0), "0 ms"),
+        (lambda: SessionWindows.of_inactivity_gap_with_no_grace(-1), "-1 ms"),
         (lambda: SessionWindows.of_inactivity_gap_and_grace(1, -1), "-1 ms"),
         (lambda: UnlimitedWindows.of().start_on(-5), "-5"),
         (lambda: UnlimitedWindows.of().start_on(datetime(2020, 1, 1)), "time zone"),  # noqa: DTZ001  # the mistake

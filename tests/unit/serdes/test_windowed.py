@@ -92,7 +92,7 @@ _CONTRADICTIONS: list[tuple[Any, dict[str, Any], str]] = [
     (_NO_SESSION, {}, "inner serializer .* must be given"),
     (TimeWindowedSerde(Serdes.String()), {}, "size of windows must be given"),
     (TimeWindowedSerde(Serdes.String(), 5), {"window.size.ms": 5}, "window.size.ms is 5"),
-    (TimeWindowedSerde(Serdes.String()), {"window.size.ms": "0"}, "greater than 0"),
+    (TimeWindowedSerde(Serdes.String()), {"window.size.ms": "-1"}, "must not be negative"),
     (TimeWindowedSerde(Serdes.String()), {"window.size.ms": "x"}, "window.size.ms is 'x'"),
     (SessionWindowedSerde(Serdes.String()), {"windowed.inner.class.serde": "headrace:nope"}, "cannot be loaded"),
     (SessionWindowedSerde(Serdes.String()), {"windowed.inner.class.serde": "headrace:Topology"}, "no Serde"),

@@ -10,6 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import errors
+from headrace.config import StreamsConfig
 from headrace.errors import SerializationException
 from headrace.state import (
     KeyValueStore,
@@ -39,6 +40,7 @@ _JAVA_ERRORS: dict[str, tuple[type[BaseException], ...]] = {
     "IllegalArgumentException": (ValueError,),
     "JsonParseException": (SerializationException,),
     "NullPointerException": (TypeError, AttributeError, ValueError),
+    "NegativeArraySizeException": (SerializationException,),
     "NumberFormatException": (ValueError,),
 }
 """What stands here for Java's own and its parser's exceptions; Kafka's have the same names here."""
@@ -115,7 +117,7 @@ def _compare(case: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         return
     with driver:
         _check_not(error, "start")
-        _check_structure(topology, wanted["subtopologies"])
+        _check_structure(topology, StreamsConfig.load(config), wanted["subtopologies"])
         _Run(driver, case, wanted).check()
 
 
@@ -260,8 +262,9 @@ def _rows(store: Any) -> Iterator[dict[str, Any]]:
         raise _Difference(f"a store of unknown kind: {type(store).__name__}")
 
 
-def _check_structure(topology: Topology, wanted: Mapping[str, Any]) -> None:
-    built = topology.build(_APPLICATION_ID)
+def _check_structure(topology: Topology, config: StreamsConfig, wanted: Mapping[str, Any]) -> None:
+    additional_ms = config[StreamsConfig.WINDOW_STORE_CHANGE_LOG_ADDITIONAL_RETENTION_MS_CONFIG]
+    built = topology.build(_APPLICATION_ID, config.topic_config(), additional_ms)
     groups = [
         {
             "id": sub.id,
