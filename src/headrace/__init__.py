@@ -113,14 +113,19 @@ from headrace.runtime.states import State
 from headrace.runtime.streams import KafkaStreams, StreamThreadExceptionResponse
 from headrace.serdes import JsonSerde, Serde, Serdes, SessionWindowedSerde, TimeWindowedSerde, WindowedSerdes
 from headrace.state import (
+    AggregationWithHeaders,
     KeyValueStore,
     SessionStore,
+    SessionStoreWithHeaders,
     StoreBuilder,
     Stores,
     StoreType,
     TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
     TimestampedWindowStore,
+    TimestampedWindowStoreWithHeaders,
     ValueAndTimestamp,
+    ValueTimestampHeaders,
     VersionedKeyValueStore,
     VersionedRecord,
     WindowStore,
@@ -128,6 +133,7 @@ from headrace.state import (
 from headrace.topology import Topology
 
 __all__ = [
+    "AggregationWithHeaders",
     "AutoOffsetReset",
     "Branched",
     "BranchedKStream",
@@ -180,6 +186,7 @@ __all__ = [
     "Serde",
     "Serdes",
     "SessionStore",
+    "SessionStoreWithHeaders",
     "SessionWindow",
     "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
@@ -206,7 +213,9 @@ __all__ = [
     "TimeWindows",
     "TimestampExtractor",
     "TimestampedKeyValueStore",
+    "TimestampedKeyValueStoreWithHeaders",
     "TimestampedWindowStore",
+    "TimestampedWindowStoreWithHeaders",
     "TopicPartition",
     "Topology",
     "TransformerContext",
@@ -214,6 +223,7 @@ __all__ = [
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "ValueAndTimestamp",
+    "ValueTimestampHeaders",
     "ValueTransformerWithKey",
     "VersionedKeyValueStore",
     "VersionedRecord",
