@@ -138,6 +138,8 @@ class StreamsBuilder:
         """
         scope = self._scope
         how, store = self._table_store(topic, consumed, materialized)
+        if store.versioned:
+            raise TopologyException(f"the global table of {topic} cannot be versioned: its store {store.name} is")
         source = scope.node_name(None if how.name is None else naming.table_source(how.name), naming.SOURCE)
         name = scope.node_name(how.name, naming.TABLE_SOURCE)
         operator = tables.TableSource(store.name)

@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.dsl.graph import Process, Root, StreamToTable, TableJoin, TableSource
+from headrace.errors import TopologyException
 from headrace.processors.foreign_key import ForeignTableJoin, SubscriptionSend
+from headrace.processors.suppress import TableSuppress
 from headrace.processors.table_aggregate import TableRepartitionMap
 from headrace.processors.tables import TableFilter
 
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def know_versions(graph: Graph) -> None:
-    """Tell the operators that treat late changes in their own way where their input is versioned."""
+    """Tell the operators that treat late changes in their own way where their input is versioned.
+
+    Raises:
+        TopologyException: A versioned table is suppressed: of two versions in the buffer, only one would be left.
+    """
     for node in graph.nodes.values():
         data = node.data
         if isinstance(data, TableJoin):
@@ -35,6 +41,15 @@ def know_versions(graph: Graph) -> None:
         ):
             versioned = any(is_versioned(graph, parent) for parent in node.parents)
             node.data = replace(data, operator=replace(data.operator, versioned=versioned))
+        elif (
+            isinstance(data, Process)
+            and isinstance(data.operator, TableSuppress)
+            and all(is_versioned(graph, parent) for parent in node.parents)
+        ):
+            raise TopologyException(
+                f"{node.name} suppresses a versioned table, or one computed from a versioned one without a store "
+                "of its own; give the table that is suppressed a store without versions"
+            )
 
 
 def is_versioned(graph: Graph, number: int) -> bool:
@@ -47,6 +62,8 @@ def is_versioned(graph: Graph, number: int) -> bool:
             return store.versioned
         case TableJoin(store=store):
             return store is not None and store.versioned
+        case Process(operator=TableSuppress()):
+            return False
         case Process(versioned=bool(said)):
             return said
         case Process(store=store) if store is not None:

@@ -166,8 +166,7 @@ class VersionedKeyValueStore(StoreBase[K, V]):
         former, since = latest
         if timestamp > since:
             self._keep(key, _Version(since, timestamp, former))
-        elif value is None:
-            self._mark_end(key, timestamp)
+        # one deleted at its own time leaves no trace (as in Java): an older version that comes late is the latest then
         self.rows.write(_LATEST + key, self._join(value, timestamp, None))
 
     def _place_before(self, key: bytes, after: _Version, value: bytes | None, timestamp: int) -> int:
