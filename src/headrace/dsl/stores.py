@@ -196,6 +196,7 @@ class BufferShape(StoreShape):
             store.value_serde,
             logging=how.logging_enabled,
             log_config=dict(how.topic_config),
+            with_headers=defaults.with_headers,
         )
 
 

@@ -17,7 +17,8 @@ from headrace.processors.rows import TableOperator
 if TYPE_CHECKING:
     from headrace.api.engine import NodeContext, ValueGetter, ValueGetterSupplier
     from headrace.records import Headers
-    from headrace.state.suppress import Buffered, SuppressBuffer
+    from headrace.state.buffered import Buffered
+    from headrace.state.suppress import SuppressBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +112,7 @@ class _SuppressedRows:
 
         def get(key: Any) -> tuple[Any, ...] | None:
             waits, prior = buffer.prior(key)
-            if not waits:
-                return below(key)
-            # the time of what was emitted is not known any more
-            return None if prior is None else (prior, -1)
+            return prior if waits else below(key)
 
         return get
 

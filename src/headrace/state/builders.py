@@ -277,9 +277,13 @@ class SessionStoreWithHeadersBuilder(_SessionStoreBuilder[K, V]):
 class SuppressBufferBuilder(StoreBuilder[K, V]):
     """Changes of a table that wait; see :class:`headrace.api.suppressed.Suppressed`."""
 
+    with_headers: bool = False
+    """Each value is kept with its time and headers."""
+
     def build(self, context: StoreContext) -> SuppressBuffer[K, V]:
         """See :class:`StoreBuilder`."""
-        return SuppressBuffer(self._rows(context), *self._serdes(context), context)
+        row_format = HEADERS if self.with_headers else PLAIN
+        return SuppressBuffer(self._rows(context), *self._serdes(context), row_format, context)
 
 
 class Stores:

@@ -1,32 +1,23 @@
 """The buffer of suppressed changes: the last change of each key, in the order of the times at which they were put.
 
 A key keeps its place in the order when it changes again. What is buffered lies in memory; the changelog gets, with each
-commit, the keys that changed since the last one, as they are then. Rows, and the values of changelog records, which
-carry the header ``v`` with the byte 3, are::
-
-    i64 timestamp, i64 offset, i32 size, topic, i32 partition, i32 number of headers
-    per header: i32 size, key, i32 size or -1, value
-    i32 size or -1, prior value
-    i32 size, -1 or -2 (the same as prior), old value
-    i32 size or -1, new value
-    i64 buffer time
-
-The prior value is the one that was emitted last; the old value, the one before the new. A deletion is a tombstone.
-Versions 0 to 2, of Java's library before 2.5.1, are read too. Sources:
-``state.internals.{InMemoryTimeOrderedKeyValueChangeBuffer,BufferValue}``,
-``processor.internals.ProcessorRecordContext`` (4.4).
+commit, the keys that changed since the last one, as they are then: see :mod:`headrace.state.buffered`. A deletion is a
+tombstone. Under ``dsl.store.format=HEADERS`` each value is kept with its time and headers; the changelog record has
+those of the prior and of the old value in the headers ``vh.prior`` and ``vh.old``.
+Source: ``state.internals.InMemoryTimeOrderedKeyValueChangeBuffer`` (4.4).
 """
 
 from __future__ import annotations
 
 import heapq
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.errors import ProcessorStateException
 from headrace.javaorder import bytes_hash, hash_capacity, in_buckets
 from headrace.state.base import StoreBase
-from headrace.state.formats import PLAIN
+from headrace.state.buffered import VERSION, Buffered, decode_buffered, read_changelog
+from headrace.state.formats import NO_TIMESTAMP, PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,127 +26,28 @@ if TYPE_CHECKING:
     from headrace.records import Headers, RawRecord
     from headrace.state.buffer import BufferedStore
     from headrace.state.context import StoreContext
+    from headrace.state.formats import RowFormat
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-_I32: Final = struct.Struct(">i")
-_I64: Final = struct.Struct(">q")
-_TIMES: Final = struct.Struct(">qq")
-_SAME: Final = -2
-_VERSION: Final = "v"
-_HEADERS: Final[Headers] = [(_VERSION, b"\x03")]
-
-
-class Buffered(NamedTuple):
-    """A buffered change, in bytes: where its record lay, and the values."""
-
-    timestamp: int
-    offset: int
-    topic: str
-    partition: int
-    headers: Headers
-    prior: bytes | None
-    old: bytes | None
-    new: bytes | None
-
-    def encoded(self, time: int) -> bytes:
-        """The row, see the module."""
-        topic = self.topic.encode()
-        parts = [
-            _TIMES.pack(self.timestamp, self.offset),
-            _sized(topic),
-            _I32.pack(self.partition),
-            _I32.pack(len(self.headers)),
-        ]
-        for name, value in self.headers:
-            parts += (_sized(name.encode()), _sized(value))
-        parts.append(_sized(self.prior))
-        same = self.old is not None and self.old == self.prior
-        parts += (_I32.pack(_SAME) if same else _sized(self.old), _sized(self.new), _I64.pack(time))
-        return b"".join(parts)
-
-    def size_bytes(self, key: bytes) -> int:
-        """What Java says that it takes in memory, under ``key``."""
-        context = 8 + 8 + 4 + _length(self.topic)
-        context += sum(_length(name) + len(value or b"") for name, value in self.headers)
-        old = 0 if self.old is None or self.old == self.prior else len(self.old)
-        return 8 + len(key) + context + len(self.prior or b"") + old + len(self.new or b"")
-
-
-def _length(text: str) -> int:
-    # Java counts UTF-16 units
-    return len(text) if text.isascii() else len(text.encode("utf-16-be")) // 2
-
-
-def _sized(data: bytes | None) -> bytes:
-    return _I32.pack(-1) if data is None else _I32.pack(len(data)) + data
-
-
-class _Reader:
-    """Takes numbers and sized bytes off the front of some bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def i32(self) -> int:
-        number: int = _I32.unpack_from(self._data, self._at)[0]
-        self._at += 4
-        return number
-
-    def i64(self) -> int:
-        number: int = _I64.unpack_from(self._data, self._at)[0]
-        self._at += 8
-        return number
-
-    def taken(self, size: int) -> bytes:
-        if size < 0 or self._at + size > len(self._data):
-            raise ValueError(f"{size} bytes at {self._at} of {len(self._data)}")
-        self._at += size
-        return self._data[self._at - size : self._at]
-
-    def sized(self) -> bytes | None:
-        size = self.i32()
-        return None if size == -1 else self.taken(size)
-
-    def rest(self) -> bytes:
-        return self.taken(len(self._data) - self._at)
-
-    def context(self) -> tuple[int, int, str, int, Headers]:
-        timestamp, offset = self.i64(), self.i64()
-        topic, partition, count = (self.sized() or b"").decode(), self.i32(), self.i32()
-        headers: Headers = [((self.sized() or b"").decode(), self.sized()) for _ in range(max(0, count))]
-        return timestamp, offset, topic, partition, headers
-
-
-def decode_buffered(data: bytes) -> tuple[Buffered, int]:
-    """A row's change and its buffer time.
-
-    Raises:
-        ValueError, struct.error: It is no row.
-    """
-    reader = _Reader(data)
-    context, prior = reader.context(), reader.sized()
-    size = reader.i32()
-    old = prior if size == _SAME else None if size == -1 else reader.taken(size)
-    new = reader.sized()
-    return Buffered(*context, prior, old, new), reader.i64()
-
-
-def _legacy_change(data: bytes | None) -> tuple[bytes | None, bytes | None]:
-    """``(old, new)`` of ``i32 size or -1, old, i32 size or -1, new``; all of it may be missing."""
-    if data is None:
-        return None, None
-    reader = _Reader(data)
-    return reader.sized(), reader.sized()
+_PRIOR: Final = "vh.prior"
+_OLD: Final = "vh.old"
 
 
 class SuppressBuffer(StoreBase[K, V]):
     """The buffered changes of one task. ``evict_until`` and ``evict_beyond`` hand them out, oldest first."""
 
-    def __init__(self, rows: BufferedStore, key_serde: Serde[K], value_serde: Serde[V], context: StoreContext) -> None:
-        super().__init__(rows, key_serde, value_serde, PLAIN, context, caching=False)
+    def __init__(
+        self,
+        rows: BufferedStore,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        row_format: RowFormat,
+        context: StoreContext,
+    ) -> None:
+        super().__init__(rows, key_serde, value_serde, row_format, context, caching=False)
+        self._with_headers = row_format is not PLAIN
         self._entries: dict[bytes, tuple[int, bytes, int]] = {}
         """By key: buffer time, row, size."""
         self._order: list[tuple[int, bytes]] = []
@@ -193,18 +85,31 @@ class SuppressBuffer(StoreBase[K, V]):
             self._load()
         raw_key = self._encode_key(key)
         raw_old = None if old is None else self._encode(old)
-        record = self._record
+        raw_new = None if new is None else self._encode(new)
         entry = self._entries.get(raw_key)
         if entry is None:
-            prior = raw_old
+            old_part = prior = self._join(raw_old, NO_TIMESTAMP, None)
             heapq.heappush(self._order, (time, raw_key))
         else:
-            prior = decode_buffered(entry[1])[0].prior
+            waiting = decode_buffered(entry[1])[0]
+            prior = waiting.prior
+            # the old value is what waited so far, so its time and headers are known
+            known: tuple[int, Headers | None] = (NO_TIMESTAMP, None)
+            if self._with_headers and waiting.new is not None:
+                known = self._split(waiting.new)[1:]
+            old_part = self._join(raw_old, *known)
             time = entry[0]
             self._size -= entry[2]
-        raw_new = None if new is None else self._encode(new)
+        record = self._record
         buffered = Buffered(
-            timestamp, record.offset, record.topic or "", record.partition, headers or [], prior, raw_old, raw_new
+            timestamp,
+            record.offset,
+            record.topic or "",
+            record.partition,
+            headers or [],
+            prior,
+            old_part,
+            self._join(raw_new, timestamp, headers),
         )
         size = buffered.size_bytes(raw_key)
         self._entries[raw_key] = (time, buffered.encoded(time), size)
@@ -222,19 +127,25 @@ class SuppressBuffer(StoreBase[K, V]):
         while self._order and (len(self._entries) > max_records or self._size > max_bytes):
             self._evict(emit)
 
-    def prior(self, key: K) -> tuple[bool, V | None]:
-        """Whether a change waits under ``key``, and if so the value that was emitted before it."""
+    def prior(self, key: K) -> tuple[bool, tuple[Any, ...] | None]:
+        """Whether a change waits under ``key``, and if so the row that was emitted before it.
+
+        The time of that row is not known, except in the format with headers.
+        """
         if not self._loaded:
             self._load()
         entry = self._entries.get(self._encode_key(key))
         if entry is None:
             return False, None
         prior = decode_buffered(entry[1])[0].prior
-        return True, None if prior is None else self._decode(prior)
+        if prior is None:
+            return True, None
+        raw, timestamp, headers = self._split(prior)
+        return True, (self._decode(raw), timestamp, headers)
 
-    def value(self, raw: bytes | None) -> V | None:
-        """The value of bytes of a :class:`Buffered`."""
-        return None if raw is None else self._decode(raw)
+    def value(self, part: bytes | None) -> V | None:
+        """The value of a part of a :class:`~headrace.state.buffered.Buffered`."""
+        return None if part is None else self._decode(self._split(part)[0])
 
     def flush(self) -> None:
         """Write what changed to the changelog. See :class:`headrace.state.base.StoreBase`."""
@@ -245,7 +156,7 @@ class SuppressBuffer(StoreBase[K, V]):
             if entry is None:
                 self.rows.put(key, None, None, None)
             else:
-                self.rows.put(key, entry[1], entry[1], None, _HEADERS)
+                self.rows.put(key, entry[1], *self._logged(entry[1]))
         dirty.clear()
 
     def restore(self, records: Sequence[RawRecord], offset: int | None) -> None:
@@ -255,7 +166,7 @@ class SuppressBuffer(StoreBase[K, V]):
             if key is not None:
                 known = restored[key] if key in restored else self.rows.get(key)
                 try:
-                    restored[key] = None if value is None else _as_row(value, headers, known, at, timestamp)
+                    restored[key] = None if value is None else self._as_row(value, headers, known, at, timestamp)
                 except (ValueError, struct.error) as e:
                     raise ProcessorStateException(
                         f"store {self.name}: the changelog record at offset {at} is no buffered change"
@@ -289,36 +200,42 @@ class SuppressBuffer(StoreBase[K, V]):
         self._size -= size
         self._dirty[key] = None
 
+    def _logged(self, row: bytes) -> tuple[bytes, None, Headers]:
+        """Value, time and headers of the changelog record of a row: its parts are bare, their headers are beside."""
+        headers: Headers = [(VERSION, b"\x03")]
+        if not self._with_headers:
+            return row, None, headers
+        buffered, time = decode_buffered(row)
+        prior, old, new = buffered.prior, buffered.old, buffered.new
+        if prior is not None and prior != old:
+            headers.append((_PRIOR, self._before_value(prior)))
+        if old is not None:
+            headers.append((_OLD, self._before_value(old)))
+        bare = buffered._replace(prior=self._bare(prior), old=self._bare(old), new=self._bare(new))
+        return bare.encoded(time), None, headers
 
-def _as_row(value: bytes, headers: Headers | None, known: bytes | None, offset: int, timestamp: int) -> bytes:
-    """The row of a changelog record of any version. ``known`` is the row so far."""
-    version = next((data for name, data in reversed(headers or []) if name == _VERSION), b"\0")
-    if version == b"\x03":
-        time = decode_buffered(value)[1]
-        buffered = None
-    elif version == b"\x02":
-        buffered, time = _version_2(value)
-    elif version in (b"\x00", b"\x01"):
-        reader = _Reader(value)
-        time = reader.i64()
-        context = reader.context() if version == b"\x01" else (timestamp, offset, "", -1, list(headers or []))
-        old, new = _legacy_change(reader.sized() if version == b"\x01" else reader.rest())
-        prior = old if known is None else decode_buffered(known)[0].prior
-        buffered = Buffered(*context, prior, old, new)
-    else:
-        raise ValueError(f"version {version!r}")
-    place = time if known is None else decode_buffered(known)[1]
-    if buffered is None:
-        return value if place == time else value[:-8] + _I64.pack(place)
-    return buffered.encoded(place)
+    def _as_row(self, value: bytes, headers: Headers | None, known: bytes | None, offset: int, timestamp: int) -> bytes:
+        """The row of a changelog record of any version. ``known`` is the row so far."""
+        waiting, place = (None, None) if known is None else decode_buffered(known)
+        known_prior = None if waiting is None else (self._bare(waiting.prior),)
+        buffered, time = read_changelog(value, headers, known_prior, offset, timestamp)
+        if self._with_headers:
+            parts = {name: data for name, data in headers or [] if data is not None}
+            old = self._part(buffered.old, parts.get(_OLD), buffered.timestamp)
+            prior = old
+            if buffered.prior != buffered.old or _PRIOR in parts:
+                prior = self._part(buffered.prior, parts.get(_PRIOR), buffered.timestamp)
+            new = self._join(buffered.new, buffered.timestamp, buffered.headers)
+            buffered = buffered._replace(prior=prior, old=old, new=new)
+        return buffered.encoded(time if place is None else place)
 
+    def _bare(self, part: bytes | None) -> bytes | None:
+        return None if part is None else self._split(part)[0]
 
-def _version_2(value: bytes) -> tuple[Buffered, int]:
-    try:
-        reader = _Reader(value)
-        context = reader.context()
-        old, new = _legacy_change(reader.sized())
-        return Buffered(*context, reader.sized(), old, new), reader.i64()
-    except (ValueError, struct.error):
-        # 2.4 and 2.5.0 wrote version 3 under this number
-        return decode_buffered(value)
+    def _before_value(self, part: bytes) -> bytes:
+        return part[: len(part) - len(self._split(part)[0])]
+
+    def _part(self, raw: bytes | None, before: bytes | None, timestamp: int) -> bytes | None:
+        if raw is None or before is None:
+            return self._join(raw, timestamp, None)
+        return before + raw
