@@ -117,7 +117,7 @@ def _config(graph: Graph) -> tuple[dict[str, Any], bool]:
             f"org.apache.kafka.common.serialization.Serdes${_SERDES[graph.default['value']]}"
         )
     if chance(0.4):
-        config["statestore.cache.max.bytes"] = choice((0, 0, 0, 500, 1000))
+        config["statestore.cache.max.bytes"] = choice((0, 0, 1))
     if chance(0.25):
         config["topology.optimization"] = choice(("all", "all", "none", *_PASSES, ",".join(_PASSES[:2])))
     if graph.odd and chance(0.4):

@@ -94,25 +94,33 @@ def _smaller(case: Case) -> Iterator[Case]:
 def _fewer_steps(case: Case) -> Iterator[Case]:
     steps = case["steps"]
     for at in range(len(steps) - 1, -1, -1):
-        gone = _results(steps[at])
+        step = steps[at]
+        gone = _results(step)
         kept = [s for i, s in enumerate(steps) if i != at]
-        if gone and "in" in steps[at]:
-            bypassed = [_renamed(s, dict.fromkeys(gone, steps[at]["in"])) for s in kept]
-            yield case | {"steps": bypassed}
-        if gone:
-            left: list[dict[str, Any]] = []
-            dead = set(gone)
-            for step in kept:
-                if {step.get("in"), step.get("with"), *step.get("parents", ())} & dead:
-                    dead |= _results(step)
-                else:
-                    left.append(step)
-            kept = left
-        topics = {t for s in kept for t in (s.get("topic"), *s.get("topics", ()))}
-        yield case | {
-            "steps": kept,
-            "inputs": [r for r in case["inputs"] if r.get("topic") in topics or "topic" not in r],
-        }
+        above = step.get("in") or (step.get("parents") or [None])[0]
+        if gone and above is not None:
+            yield _with_steps(case, [_renamed(s, dict.fromkeys(gone, above)) for s in kept])
+        yield _with_steps(case, _without(kept, gone))
+
+
+def _without(steps: list[dict[str, Any]], gone: set[str]) -> list[dict[str, Any]]:
+    """The steps that need nothing of what is gone; stores of nobody go too."""
+    left: list[dict[str, Any]] = []
+    dead = set(gone)
+    for step in steps:
+        needs = {step.get("in"), step.get("with"), step.get("processor"), *step.get("processors", ())}
+        if (needs | set(step.get("parents", ()))) & dead:
+            dead |= _results(step)
+        else:
+            left.append(step)
+    used = {name for s in left for name in s.get("stores", ()) if s["op"] not in {"addStateStore", "attachStore"}}
+    return [s for s in left if s["op"] not in {"addStateStore", "attachStore"} or s["name"] in used]
+
+
+def _with_steps(case: Case, steps: list[dict[str, Any]]) -> Case:
+    topics = {t for s in steps for t in (s.get("topic"), *s.get("topics", ()))}
+    inputs = [r for r in case["inputs"] if "topic" not in r or r["topic"] in topics]
+    return case | {"steps": steps, "inputs": inputs}
 
 
 def _results(step: dict[str, Any]) -> set[str]:
@@ -128,6 +136,10 @@ def _renamed(step: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     for part in ("in", "with"):
         if part in made:
             made[part] = names.get(made[part], made[part])
+    if "parents" in made:
+        made["parents"] = list(dict.fromkeys(names.get(p, p) for p in made["parents"]))
+    if "processors" in made:
+        made["processors"] = [p for p in made["processors"] if p not in names]
     return made
 
 
