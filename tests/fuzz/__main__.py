@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter, deque
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from fuzz.compare import category, compare, quiet
 from fuzz.coverage import Coverage
 from fuzz.generate import case
 from fuzz.java import ROOT, Java
-from fuzz.shrink import shrink
+from fuzz.shrink import difference, shrink
 from headrace.testing.conformance import Outcome
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _shrink(run: Run, java: Java, console: Console, most: int, keep: Path) -> No
         kinds.setdefault(category(failure[2]), failure)
     for seed, made, reason in list(kinds.values())[:most]:
         with console.status(f"shrinking the case of seed {seed}"):
-            small, why = shrink(made, reason, java)
+            small, why = shrink(made, reason, partial(difference, java))
             save(small, f"fuzz_{seed}", java, keep)
         console.print(f"\n{keep / 'cases' / 'extra' / f'fuzz_{seed}.json'}: {why[:400]}", markup=False)
         for step in small["steps"]:

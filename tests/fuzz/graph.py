@@ -75,7 +75,7 @@ class Graph:
         """A new name, or in odd cases one taken or not valid."""
         if self.strange(0.05):
             # headrace refuses stores whose topics no broker would take; the Java library leaves that to the broker
-            free = ("a b", "", "é", ".") if prefix not in {"S", "st", "GS", "SS"} else ()
+            free = ("a b", "é", ".") if prefix in {"N", "p", "src", "snk"} else ()
             taken: str = self.rng.choice((f"{prefix}1", f"{prefix}2", *free))
             return taken
         return f"{prefix}{self.number()}"

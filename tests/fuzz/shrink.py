@@ -33,15 +33,15 @@ _TRIALS: Final = 2000
 
 
 def shrink(
-    case: Case, reason: str, java: Java, progress: Callable[[Case], None] = lambda case: None
+    case: Case, reason: str, difference: Callable[[Case], str | None], progress: Callable[[], None] = lambda: None
 ) -> tuple[Case, str]:
     """The smallest case found that shows the same kind of difference, and that difference.
 
     Args:
         case: A case with a difference.
         reason: The difference.
-        java: The Java side.
-        progress: Called with each smaller case.
+        difference: Gives the first difference of a case, None for none.
+        progress: Called for each smaller case.
     """
     wanted, trials = category(reason), 0
     again = True
@@ -51,16 +51,16 @@ def shrink(
             trials += 1
             if trials > _TRIALS:
                 return case, reason
-            found = difference(smaller, java)
+            found = difference(smaller)
             if found is not None and category(found) == wanted:
                 case, reason, again = smaller, found, True
-                progress(case)
+                progress()
                 break
     return case, reason
 
 
-def difference(case: Case, java: Java) -> str | None:
-    """The first difference of a case; None when there is none, or when it cannot be run."""
+def difference(java: Java, case: Case) -> str | None:
+    """The first difference between the two sides; None when there is none, or when the case cannot be run."""
     result = java.run(case)
     if "unusable" in result:
         return None
