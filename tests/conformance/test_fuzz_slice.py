@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from fuzz import generate
 from fuzz.compare import category, compare, quiet
 from fuzz.coverage import Coverage
 from fuzz.shrink import shrink
 from fuzz.slices import SLICE, read
+
 from headrace.testing.conformance import Outcome
 
 RECORDED = list(read()) if SLICE.exists() else []

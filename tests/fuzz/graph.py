@@ -121,11 +121,19 @@ class Graph:
             )
         )
 
-    def serdes(self, of: Handle, parts: tuple[str, ...] = ("key", "value")) -> dict[str, str]:
-        """The serdes to name in a step that writes the handle's rows: all that are needed, some that are not."""
+    def serdes(self, of: Handle, parts: tuple[str, ...] = ("key", "value"), *, source: bool = False) -> dict[str, str]:
+        """The serdes to name in a step for the handle's rows: all that are needed, some that are not.
+
+        Numbers of a source always get theirs: headrace refuses texts that are not UTF-8, the Java library does not.
+        """
         chosen: dict[str, str] = {}
         for part in parts:
-            right = kinds.serde(of.key if part == "key" else of.value)
+            kind = of.key if part == "key" else of.value
+            right = kinds.serde(kind)
+            if source and kind in kinds.NUMBERS:
+                if right != self.default[part] or self.chance(0.5):
+                    chosen[part] = kind
+                continue
             known = of.key_serde if part == "key" else of.value_serde
             needed = right is not None and (known or self.default[part]) != right
             if self.strange():

@@ -24,7 +24,7 @@ _MAX_LONG: Final = 2**63 - 1
 
 
 def _consumed(g: Graph, step: dict[str, Any], made: Handle) -> None:
-    step.update(g.serdes(made))
+    step.update(g.serdes(made, source=True))
     made.key_serde, made.value_serde = step.get("key"), step.get("value")
     g.maybe_named(step)
     if g.chance(0.05):
@@ -83,7 +83,7 @@ def global_store(g: Graph) -> bool:
         store["caching"] = g.chance(0.5)
     step: dict[str, Any] = {"op": "addGlobalStore", "store": store, "topic": g.source_topic(key, value)}
     made = Handle("", "", key, value)
-    step.update(g.serdes(made))
+    step.update(g.serdes(made, source=True))
     g.maybe_named(step)
     step.update(processor="table_put", stores=[name])
     g.add(step)
@@ -108,7 +108,7 @@ def _of(
     if handle is not None:
         step["in"] = handle.name
         if g.strange(0.02):
-            step["in"] = g.rng.choice(g.handles).name
+            step["in"] = g.rng.choice([h for h in g.handles if h.kind == handle.kind]).name
     return handle, step
 
 

@@ -150,7 +150,7 @@ def processor_api(g: Graph) -> None:
         name = g.name("src")
         topics = [g.source_topic(key, value) for _ in range(g.rng.choice((1, 1, 2)))]
         made = Handle(name, "node", key, value)
-        g.add({"op": "addSource", "name": name, "topics": topics} | g.serdes(made))
+        g.add({"op": "addSource", "name": name, "topics": topics} | g.serdes(made, source=True))
         nodes.append(made)
     for _ in range(g.rng.choice((1, 2, 3, 4, 6))):
         parent = g.rng.choice(nodes)

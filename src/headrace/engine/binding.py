@@ -185,6 +185,7 @@ class BoundTask:
     def _bind_nodes(self) -> None:
         process: dict[str, Process] = {}
         process_change: dict[str, ProcessChange] = {}
+        sinks = {spec.name for spec in self.sub.nodes if isinstance(spec, SinkSpec)}
         for spec in reversed(self.sub.nodes):
             children = self.sub.children.get(spec.name, ())
             if isinstance(spec, SinkSpec):
@@ -198,10 +199,15 @@ class BoundTask:
             )
             if isinstance(spec, ProcessorSpec):
                 bound = spec.operator.bind(node)
+                above_sink = not sinks.isdisjoint(children)
                 if bound.process is not None:
-                    process[spec.name] = bound.process
+                    own = bound.process
+                    process[spec.name] = self.failures.from_sink(spec.name, own) if above_sink else own
                 if bound.process_change is not None:
-                    process_change[spec.name] = bound.process_change
+                    changes = bound.process_change
+                    process_change[spec.name] = (
+                        self.failures.changes_from_sink(spec.name, changes) if above_sink else changes
+                    )
                 self.add_life(bound.init, bound.close)
             else:
                 self._sources.insert(0, (spec, node.forward))

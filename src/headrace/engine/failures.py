@@ -9,7 +9,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, Result, SerializationExceptionOrigin
+from headrace.api.handlers import (
+    ErrorHandlerContext,
+    LogAndFailProcessingExceptionHandler,
+    ProducerRecord,
+    Result,
+    SerializationExceptionOrigin,
+)
 from headrace.api.record import Record
 from headrace.engine.tracing import raw_source
 from headrace.errors import (
@@ -28,7 +34,7 @@ from headrace.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.api.engine import RecordContext, Send
+    from headrace.api.engine import Process, ProcessChange, RecordContext, Send
     from headrace.api.handlers import ErrorPolicy
     from headrace.engine.settings import EngineSettings
     from headrace.metrics import TaskMetrics
@@ -64,6 +70,7 @@ class TaskFailures:
     Attributes:
         failure: The first fatal error.
         unready: Why the head record cannot be decoded yet, when that is so.
+        processing_may_go_on: Whether what decides about processing is not known to fail always.
     """
 
     def __init__(
@@ -87,6 +94,8 @@ class TaskFailures:
         """
         self.failure: Exception | None = None
         self.unready: TimeoutException | None = None
+        handler = settings.processing_handler
+        self.processing_may_go_on = type(handler) is not LogAndFailProcessingExceptionHandler or bool(policies)
         self._task_id = task_id
         self._settings = settings
         self._record = record
@@ -264,13 +273,41 @@ class TaskFailures:
         if self._ask(lambda: handler.handle_serialization_error(context, record, error, origin), error, context):
             self._drop("serialization error", source)
             return
-        raise self.fail(
-            StreamsException(
-                f"The {origin.value} of a record for {topic} cannot be encoded ({self._place(node, source)}). Pass the "
-                "serde that fits its type (Produced, Grouped, Repartitioned) or set the default serdes.",
-                self._task_id,
-            )
-        ) from error
+        failed = StreamsException(
+            f"The {origin.value} of a record for {topic} cannot be encoded ({self._place(node, source)}). Pass the "
+            "serde that fits its type (Produced, Grouped, Repartitioned) or set the default serdes.",
+            self._task_id,
+        )
+        raise (failed if self.processing_may_go_on else self.fail(failed)) from error
+
+    def from_sink(self, node: str, process: Process) -> Process:
+        """``process`` of the operator above a sink: what the sink fails with is the operator's own error, as in Java.
+
+        Only the processing handler that may go on makes a difference; with others ``process`` is given back.
+        """
+        if not self.processing_may_go_on:
+            return process
+
+        def caught(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+            try:
+                process(key, value, timestamp, headers)
+            except StreamsException as e:
+                self.user_error(node, e, key, value, timestamp, headers)
+
+        return caught
+
+    def changes_from_sink(self, node: str, process_change: ProcessChange) -> ProcessChange:
+        """As :meth:`from_sink`, for the operator of a table."""
+        if not self.processing_may_go_on:
+            return process_change
+
+        def caught(key: Any, new: Any, old: Any, is_latest: bool, timestamp: int, headers: Headers | None) -> None:
+            try:
+                process_change(key, new, old, is_latest, timestamp, headers)
+            except StreamsException as e:
+                self.user_error(node, e, key, new, timestamp, headers)
+
+        return caught
 
     def send_error(
         self,

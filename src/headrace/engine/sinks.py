@@ -68,6 +68,8 @@ def bind_dynamic_sink(
     sinks: dict[str, Process] = {}
 
     def open_sink(topic: object) -> Process:
+        if topic is None:
+            raise ValueError(f"the topic of a record must not be None, but {extractor} gave none")
         if not isinstance(topic, str):
             raise ValueError(f"the topic of a record must be a text, but {extractor} gave {type(topic).__name__}")
         send = _checked_sender(topic, collector)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from headrace.topology import Topology
 
 _APPLICATION_ID = "golden"
+_SERDES = "org.apache.kafka.common.serialization.Serdes$"
+_DEFAULT_SERDES = ("default.key.serde", "default.value.serde")
 _LONG = 200
 """Characters up to which a difference shows the whole row."""
 _JAVA_ERRORS: dict[str, tuple[type[BaseException], ...]] = {
@@ -125,10 +127,13 @@ def _config(case: Mapping[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {
         "application.id": _APPLICATION_ID,
         "bootstrap.servers": "dummy:1234",
-        "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
-        "default.value.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
+        **dict.fromkeys(_DEFAULT_SERDES, f"{_SERDES}StringSerde"),
     }
     config.update({key: str(value) for key, value in case.get("config", {}).items()})
+    for key in _DEFAULT_SERDES:
+        # the vocabulary's own, which tell Java's types apart
+        name = config[key].removeprefix(_SERDES).removesuffix("Serde").lower()
+        config[key] = serde(name) if name in {"string", "long", "integer", "double"} else config[key]
     return config
 
 
