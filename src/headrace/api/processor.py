@@ -43,6 +43,28 @@ class Cancellable(Protocol):
         ...
 
 
+class ProcessorWrapper(Protocol):
+    """Puts something of one's own round every processor of a topology, the library's own included (KIP-1112).
+
+    Named by ``processor.wrapper.class`` in the settings given to :class:`~headrace.StreamsBuilder` or
+    :class:`~headrace.Topology` when they are made, as in Java. A class may have ``configure(configs)``. A wrapper calls
+    the supplier it is given, once for each processor that it makes, and hands ``init``, ``process`` and ``close`` on.
+    The supplier that it returns may have ``stores()``.
+    """
+
+    def wrap_processor_supplier(
+        self, name: str, supplier: Callable[[], Processor[Any, Any, Any, Any]], /
+    ) -> Callable[[], Processor[Any, Any, Any, Any]]:
+        """The supplier to use for the node ``name`` instead. On a table's edge values are ``Change`` tuples."""
+        ...
+
+    def wrap_fixed_key_processor_supplier(
+        self, name: str, supplier: Callable[[], FixedKeyProcessor[Any, Any, Any]], /
+    ) -> Callable[[], FixedKeyProcessor[Any, Any, Any]]:
+        """As :meth:`wrap_processor_supplier`, for a user's fixed-key processor."""
+        ...
+
+
 class ProcessingContext(Protocol):
     """What a processor may ask of its task. Source: ``processor.api.ProcessingContext``."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from headrace.records import Headers
@@ -32,6 +32,14 @@ class RecordContext(NamedTuple):
     offset: int
     timestamp: int
     headers: Headers
+
+
+class Change(NamedTuple):
+    """A table's change, as processor wrappers see it in place of a value; each value is None where there is none."""
+
+    new_value: Any
+    old_value: Any
+    is_latest: bool
 
 
 class Record(Generic[K, V]):

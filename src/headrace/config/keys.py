@@ -333,7 +333,7 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "processor.wrapper.class", _CLASS, "org.apache.kafka.streams.processor.internals.NoOpProcessorWrapper", _LOW,
         "Class that wraps every processor.",
-        support=_REFUSED, note="Processor wrappers are not in this version.", classes=class_names.PROCESSOR_WRAPPERS,
+        note="Counts when it is given to StreamsBuilder or Topology.", classes=class_names.PROCESSOR_WRAPPERS,
     ),
     ConfigKey(
         "production.exception.handler", _CLASS,

@@ -50,7 +50,8 @@ class StreamsBuilder:
             ``default.dsl.store`` choose the body of stores for which no other is chosen (the former also takes a
             :class:`~headrace.api.stores.DslStoreSuppliers` or the name ``module:Class`` of one). Those given to
             :meth:`build` go over them. ``ensure.explicit.internal.resource.naming`` counts only here, as in Java: with
-            it :meth:`build` refuses stores and internal topics whose names are generated.
+            it :meth:`build` refuses stores and internal topics whose names are generated. So does
+            ``processor.wrapper.class``: a :class:`~headrace.api.processor.ProcessorWrapper` round every operator.
 
     Example:
         >>> from headrace.dsl import StreamsBuilder
@@ -218,7 +219,8 @@ class StreamsBuilder:
             self._scope.unnamed.refuse()
         given = config or {}
         run_passes(graph, str(given.get("topology.optimization") or "none"))
-        return lower(graph, _store_defaults({**self._config, **given}))
+        # as in Java a wrapper counts only when it was given when the builder was made
+        return lower(graph, _store_defaults({**self._config, **given}), self._config)
 
     def _table_store(
         self, topic: str, consumed: Consumed[K, V] | None, materialized: Materialized[K, V] | None

@@ -37,6 +37,7 @@ from headrace.topology.built import SourceSpec
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Mapping
 
     from headrace.api.engine import Operator
     from headrace.api.serde import Deserializer, Serde, Serializer
@@ -44,18 +45,19 @@ if TYPE_CHECKING:
     from headrace.dsl.stores import StoreDefaults
 
 
-def lower(graph: Graph, defaults: StoreDefaults) -> Topology:
+def lower(graph: Graph, defaults: StoreDefaults, config: Mapping[str, Any]) -> Topology:
     """The topology of a graph whose passes have run.
 
     Args:
         graph: The graph.
         defaults: What the configuration says of stores.
+        config: Settings for the topology.
 
     Raises:
         TopologyException: Two nodes or stores have one name, a topic is read by two sources, or joined repartition
             topics have different enforced partition counts.
     """
-    topology = Topology()
+    topology = Topology(config)
     written: set[int] = set()
     # a node may come up before its last parent was written: then it comes up again behind that parent
     queue = [(graph.nodes[ROOT].priority, ROOT)]

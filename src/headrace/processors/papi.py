@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.engine import Bound
-from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
+from headrace.api.record import Change, FixedKeyRecord, Record, RecordMetadata
 from headrace.api.times import epoch_ms, milliseconds
 from headrace.errors import FailedProcessingException, StreamsException
 
@@ -104,7 +104,13 @@ class _ProcessorContext(_Context):
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
         if not isinstance(record, Record):  # pyright: ignore[reportUnnecessaryIsInstance]  # users without a type checker
             raise StreamsException(f"forward() takes a Record, not {type(record).__name__}", self.task_id)
-        self._send(record.key, record.value, record.timestamp, record.headers, child_name)
+        value = record.value
+        if isinstance(value, Change):
+            # from a wrapped operator that makes a table
+            headers = list(record.headers) if record.headers else None
+            self._node.forward_change(record.key, *value, record.timestamp, headers)
+        else:
+            self._send(record.key, value, record.timestamp, record.headers, child_name)
 
 
 class _FixedKeyContext(_Context):
@@ -130,12 +136,17 @@ class UserProcessor:
 
     def bind(self, node: NodeContext) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
-        processor, context = self.supplier(), _ProcessorContext(node)
-        return Bound(
-            _process(node, processor.process, Record),
-            init=_life(node, "initialize", lambda: processor.init(context)),
-            close=_life(node, "close", processor.close),
-        )
+        return bind_processor(node, self.supplier())
+
+
+def bind_processor(node: NodeContext, processor: Processor[Any, Any, Any, Any]) -> Bound:
+    """The closures of a processor at a node."""
+    context = _ProcessorContext(node)
+    return Bound(
+        _process(node, processor.process, Record),
+        init=_life(node, "initialize", lambda: processor.init(context)),
+        close=_life(node, "close", processor.close),
+    )
 
 
 @dataclass(frozen=True, slots=True)

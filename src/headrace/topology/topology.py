@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.api.processor import FixedKeyProcessor
+from headrace.config.loading import make
 from headrace.errors import TopologyException
 from headrace.javaorder import hash_order
 from headrace.naming import internal_topic
 from headrace.processors.papi import UserFixedKeyProcessor, UserProcessor
+from headrace.processors.wrapped import wrap
 from headrace.resets import AutoOffsetReset
 from headrace.topology import topics
 from headrace.topology.built import (
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import Operator
     from headrace.api.handlers import ErrorPolicy
-    from headrace.api.processor import Processor
+    from headrace.api.processor import Processor, ProcessorWrapper
     from headrace.api.serde import Deserializer, Serializer
     from headrace.api.timestamps import TimestampExtractor
     from headrace.partitioning import StreamPartitioner
@@ -48,10 +50,17 @@ if TYPE_CHECKING:
     AnyProcessor = Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]
 
 
+_WRAPPER_KEY: Final = "processor.wrapper.class"
+
+
 class Topology:
     """Nodes and stores of an application, added one by one.
 
     The adding methods return the topology itself. Names must be new, parents must be there already.
+
+    Args:
+        config: Settings that shape the topology: ``processor.wrapper.class``, see
+            :class:`headrace.api.processor.ProcessorWrapper`.
 
     Example:
         >>> from headrace.topology import Topology
@@ -65,7 +74,8 @@ class Topology:
               <-- lines
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self._wrapper = _wrapper(config or {})
         self._specs: dict[str, NodeSpec] = {}
         self._parents: dict[str, tuple[str, ...]] = {}
         self._stores: dict[str, AnyStoreBuilder] = {}
@@ -318,7 +328,13 @@ class Topology:
         parents = tuple(parent_names)
         self._check_new(name)
         self._check_parents(name, parents)
+        brought: tuple[AnyStoreBuilder, ...] = ()
+        if self._wrapper is not None:
+            operator, supplier = wrap(self._wrapper, name, operator)
+            brought = stores_of(supplier)
         self._add(ProcessorSpec(name, operator), parents)
+        for builder in brought:
+            self.add_state_store(builder, name)
         return self
 
     def set_error_policy(self, policy: ErrorPolicy | None, *names: str) -> Topology:
@@ -350,6 +366,8 @@ class Topology:
         if builder.logging:
             raise TopologyException(f"StateStore {name} for global table must not have logging enabled")
         self._register_topic(source.name, topic)
+        if self._wrapper is not None:
+            operator, _ = wrap(self._wrapper, processor_name, operator)
         self._add(source, ())
         self._add(ProcessorSpec(processor_name, operator, (name,)), (source.name,))
         self._global_stores[name] = builder
@@ -591,6 +609,17 @@ def check_supplier(name: str, supplier: Callable[[], object]) -> object:
             "so it must make a new one at each call"
         )
     return made
+
+
+def _wrapper(config: Mapping[str, Any]) -> ProcessorWrapper | None:
+    reference = config.get(_WRAPPER_KEY)
+    if reference is None or (isinstance(reference, str) and reference.endswith(".NoOpProcessorWrapper")):
+        return None
+    found = make(reference, _WRAPPER_KEY)
+    if hasattr(found, "configure"):
+        found.configure(dict(config))
+    wrapper: ProcessorWrapper = found
+    return wrapper
 
 
 def user_operator(name: str, supplier: Callable[[], AnyProcessor]) -> Operator:

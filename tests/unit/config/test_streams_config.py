@@ -180,7 +180,6 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(key: str, value: Any, a
     ("key", "value"),
     [
         ("group.protocol", "streams"),
-        ("processor.wrapper.class", "my.module:Wrapper"),
         ("config.providers", "file"),
         ("default.client.supplier", "my.module:Supplier"),
         ("task.assignor.class", "my.module:Assignor"),
