@@ -99,7 +99,7 @@ class Serdes:
     @staticmethod
     def ListSerde(list_class: Any, inner: Serde[Any]) -> Serde[Any]:  # noqa: N802  # Java's name
         """Lists (or tuples) of values of one serde; elements may be None."""
-        return ListSerde(list_class, inner)
+        return ListSerde(list_class, inner)  # pyright: ignore[reportUnknownVariableType]  # the overloads say it
 
     @staticmethod
     def Long() -> Serde[int]:  # noqa: N802  # Java's name

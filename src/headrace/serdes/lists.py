@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
+E = TypeVar("E")
 
 _FIXED_SERIALIZERS: Final = frozenset(
     {ShortSerializer, IntegerSerializer, FloatSerializer, LongSerializer, DoubleSerializer, UUIDSerializer}
@@ -292,16 +293,16 @@ class ListSerde(Serde[T]):
     @overload
     def __init__(self: ListSerde[list[Any]]) -> None: ...
     @overload
-    def __init__(self: ListSerde[list[T]], list_class: type[list[Any]], inner: Serde[T]) -> None: ...
+    def __init__(self: ListSerde[list[E]], list_class: type[list[Any]], inner: Serde[E]) -> None: ...
     @overload
-    def __init__(self: ListSerde[tuple[T, ...]], list_class: type[tuple[Any, ...]], inner: Serde[T]) -> None: ...
+    def __init__(self: ListSerde[tuple[E, ...]], list_class: type[tuple[Any, ...]], inner: Serde[E]) -> None: ...
     @overload
     def __init__(self: ListSerde[Any], list_class: Callable[[list[Any]], Any], inner: Serde[Any]) -> None: ...
     def __init__(self, list_class: Callable[[list[Any]], Any] | None = None, inner: Serde[Any] | None = None) -> None:
         if (list_class is None) != (inner is None):
             raise ValueError("a list serde needs both the class of its lists and the serde of their elements")
-        serializer: Serializer[Any] = ListSerializer(None if inner is None else inner.serializer)
-        deserializer: Deserializer[Any] = ListDeserializer(list_class, None if inner is None else inner.deserializer)
+        serializer: Any = ListSerializer(None if inner is None else inner.serializer)
+        deserializer: Any = ListDeserializer(list_class, None if inner is None else inner.deserializer)
         super().__init__(
             serializer, deserializer, immutable=list_class is tuple and inner is not None and inner.immutable
         )

@@ -108,7 +108,7 @@ class BytesDeserializer(_PrimitiveDeserializer[bytes]):
 def _copied_bytes(data: object) -> bytes:
     if not isinstance(data, bytes | bytearray | memoryview):
         _wrong_type("ByteBufferSerializer", "bytes, a bytearray or a memoryview", data)
-    return bytes(data)
+    return bytes(data)  # pyright: ignore[reportUnknownArgumentType]  # a view of any items
 
 
 class ByteBufferSerializer(_PrimitiveSerializer["bytes | bytearray | memoryview"]):

@@ -8,13 +8,13 @@ Source: ``KafkaAvroSerializer``, ``KafkaAvroDeserializer``, ``streams.serdes.avr
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, is_typeddict
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, is_typeddict
 
 import msgspec
 
 from headrace.errors import ConfigException, SerializationException
 from headrace.serdes.json import is_immutable_type
-from headrace.serdes.registry.avro_types import avro_schema, from_avro, to_avro
+from headrace.serdes.registry.avro_types import avro_schema, from_avro, members_of, parts_of, to_avro
 from headrace.serdes.registry.base import OwnSchema, RegistryDeserializer, RegistrySerde, RegistrySerializer, as_type
 from headrace.serdes.registry.client import AVRO, Schema, SchemaReference
 
@@ -27,10 +27,12 @@ except ImportError as e:  # pragma: no cover  # told apart only by what is insta
     raise ImportError("Avro serdes need fastavro: install headrace[avro]") from e
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
 
+_read: Callable[..., Any] = fastavro.schemaless_reader  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # of any IO
+_write: Callable[..., None] = fastavro.schemaless_writer  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # of any IO
 _PRIMITIVES: Mapping[type[Any], str] = {
     bool: "boolean",
     int: "long",
@@ -66,16 +68,13 @@ class AvroSchema:
             self.parsed: Any = fastavro.parse_schema(_json(text), named)
         except (SchemaParseException, UnknownType, msgspec.DecodeError, KeyError, TypeError) as e:
             raise SerializationException(f"not a valid Avro schema: {type(e).__name__}: {e}") from e
-        self.name: str | None = self.parsed.get("name") if isinstance(self.parsed, dict) else None
+        self.name: str | None = parts_of(self.parsed).get("name")
         """Full name; None for a schema that is neither record, enum nor fixed."""
 
     @property
     def kind(self) -> str:
         """``record``, ``string`` and so on; ``union`` for a union."""
-        if isinstance(self.parsed, list):
-            return "union"
-        kind: str = self.parsed["type"] if isinstance(self.parsed, dict) else self.parsed
-        return kind
+        return "union" if members_of(self.parsed) else str(parts_of(self.parsed).get("type", self.parsed))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AvroSchema) and self.schema == other.schema
@@ -148,12 +147,12 @@ class KafkaAvroSerializer(RegistrySerializer[Any]):
     def _schema_key(self, data: Any) -> Any:
         if self._schema is not None:
             return None
-        return data.schema if type(data) is GenericRecord else type(data)
+        return data.schema if isinstance(data, GenericRecord) else _type_of(data)
 
     def _own_schema(self, topic: str, data: Any) -> OwnSchema | None:
         schema = self._schema
         if schema is None:
-            schema = data.schema if isinstance(data, GenericRecord) else self._primitive(type(data))
+            schema = data.schema if isinstance(data, GenericRecord) else self._primitive(_type_of(data))
         return None if schema is None else OwnSchema(schema.schema, schema.name)
 
     def _primitive(self, type_: type[Any]) -> AvroSchema | None:
@@ -169,7 +168,7 @@ class KafkaAvroSerializer(RegistrySerializer[Any]):
         avro = own if own is not None and own.schema == schema else parsed(schema, self._client.resolve(schema))
         if avro.kind == "bytes":
             return _bytes_themselves
-        write, parsed_schema = fastavro.schemaless_writer, avro.parsed
+        write, parsed_schema = _write, avro.parsed
         cls = dict if self._type is not None and is_typeddict(self._type) else self._type
 
         def encode(value: Any) -> bytes:
@@ -227,7 +226,7 @@ class KafkaAvroDeserializer(RegistryDeserializer[Any]):
             convert = lambda fields: GenericRecord(shown, fields)  # noqa: E731  # one of three bodies
         if writer.kind == "bytes" and (reader is None or reader.kind == "bytes"):
             return _bytes_themselves
-        read, writer_parsed, reader_parsed = fastavro.schemaless_reader, writer.parsed, None
+        read, writer_parsed, reader_parsed = _read, writer.parsed, None
         if reader is not None and reader != writer:
             reader_parsed = reader.parsed
 
@@ -389,6 +388,10 @@ def _type_setting(is_key: bool) -> str:
     return f"specific.avro.{'key' if is_key else 'value'}.type"
 
 
+def _type_of(data: object) -> type[Any]:
+    return type(data)
+
+
 def _bytes_themselves(data: Any) -> bytes:
     if not isinstance(data, bytes):
         raise SerializationException(f"the Avro schema bytes takes bytes, not a {type(data).__name__}")
@@ -397,10 +400,10 @@ def _bytes_themselves(data: Any) -> bytes:
 
 def _places(error: ValidationError) -> str:
     # where and what was expected, never the value
-    return "; ".join(f"{detail.field or 'value'}: not a {_shown(detail.schema)}" for detail in error.errors)
+    details = cast("Sequence[Any]", error.errors)
+    return "; ".join(f"{detail.field or 'value'}: not a {_shown(detail.schema)}" for detail in details)
 
 
 def _shown(schema: Any) -> str:
-    if isinstance(schema, list):
-        return " or ".join(map(_shown, schema))
-    return str(schema.get("name", schema.get("type"))) if isinstance(schema, dict) else str(schema)
+    members, parts = members_of(schema), parts_of(schema)
+    return " or ".join(map(_shown, members)) if members else str(parts.get("name", parts.get("type", schema)))

@@ -26,13 +26,13 @@ import datetime as dt
 import decimal
 import re
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from msgspec import inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _NATIVE: Final = (bytes, dt.datetime, dt.date, dt.time, decimal.Decimal, uuid.UUID)
 """Types that the Avro codec takes and gives as they are."""
@@ -49,6 +49,7 @@ _PLAIN: Final[tuple[tuple[type[Any], Any], ...]] = (
     (inspect.TimeType, {"type": "long", "logicalType": "time-micros"}),
     (inspect.UUIDType, {"type": "string", "logicalType": "uuid"}),
 )
+_DEFAULTS: Final = ((bool, "boolean"), (int, "long"), (float, "double"), (str, "string"))
 _PRIMITIVES: Final = frozenset({"null", "boolean", "long", "double", "string", "bytes"})
 
 
@@ -72,9 +73,20 @@ def avro_schema(type_: Any, namespace: str | None = None) -> Any:
         [{'name': 'id', 'type': 'string'}, {'name': 'total', 'type': 'double', 'default': 0.0}]
     """
     schema = _of(inspect.type_info(type_), {})
-    if namespace is not None and isinstance(schema, dict) and "fields" in schema:
-        schema = {"type": schema["type"], "name": schema["name"], "namespace": namespace, "fields": schema["fields"]}
-    return schema
+    parts = parts_of(schema)
+    if namespace is None or "fields" not in parts:
+        return schema
+    return {"type": parts["type"], "name": parts["name"], "namespace": namespace, "fields": parts["fields"]}
+
+
+def parts_of(schema: Any) -> Mapping[str, Any]:
+    """The parts of a schema that is a JSON object; none of any other."""
+    return cast("Mapping[str, Any]", schema) if isinstance(schema, dict) else {}
+
+
+def members_of(schema: Any) -> list[Any]:
+    """The members of a union; none of any other schema."""
+    return list(schema) if isinstance(schema, list) else []  # pyright: ignore[reportUnknownArgumentType]  # of any items
 
 
 def _of(info: inspect.Type, seen: dict[str, type[Any]]) -> Any:
@@ -144,11 +156,8 @@ def _union(members: list[Any]) -> list[Any]:
 
 
 def _kind(schema: Any) -> str:
-    if isinstance(schema, dict):
-        kind: str = schema["type"]
-        return kind
     # the name of a record or enum that stands elsewhere in the schema counts as a record
-    return schema if schema in _PRIMITIVES else "record"
+    return str(parts_of(schema).get("type", schema if schema in _PRIMITIVES else "record"))
 
 
 def _default(field: inspect.Field) -> Any:
@@ -165,19 +174,19 @@ def _default(field: inspect.Field) -> Any:
 
 def _is_json(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(map(_is_json, value.values()))
+        return all(map(_is_json, cast("Mapping[str, Any]", value).values()))
     if isinstance(value, list | tuple):
-        return all(map(_is_json, value))
+        return all(map(_is_json, value))  # pyright: ignore[reportUnknownArgumentType]  # of any items
     return value is None or isinstance(value, bool | int | float | str)
 
 
 def _with_first(schema: Any, default: Any) -> Any:
     # the default of a union is of its first member
-    if not isinstance(schema, list):
+    members = members_of(schema)
+    if not members:
         return schema
-    wanted = {type(None): "null", bool: "boolean", int: "long", float: "double", str: "string"}.get(type(default))
-    first = [member for member in schema if member == wanted or (default is None and member == "null")]
-    return first + [member for member in schema if member not in first]
+    wanted = "null" if default is None else next((name for kind, name in _DEFAULTS if type(default) is kind), None)
+    return sorted(members, key=lambda member: member != wanted)
 
 
 def _shown(info: inspect.Type) -> str:

@@ -230,7 +230,7 @@ def _checker(schema: Schema, used: tuple[tuple[SchemaReference, Schema], ...]) -
     except ImportError as e:  # pragma: no cover  # told apart only by what is installed
         raise ConfigException(f"{_CHECK} needs jsonschema: install headrace[jsonschema]") from e
     contents = msgspec.json.decode(schema.text)
-    registry: Registry[Any] = Registry().with_resources(
+    registry: Any = Registry[Any]().with_resources(
         (reference.name, Resource.from_contents(msgspec.json.decode(other.text), default_specification=DRAFT7))
         for reference, other in used
     )

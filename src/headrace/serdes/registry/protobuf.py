@@ -153,8 +153,8 @@ class KafkaProtobufSerde(RegistrySerde[M], Generic[M]):
     def __init__(
         self, type_: type[M] | None = None, *, config: Mapping[str, Any] | None = None, is_key: bool = False
     ) -> None:
-        serializer: RegistrySerializer[Any] = KafkaProtobufSerializer(type_)
-        deserializer: RegistryDeserializer[Any] = KafkaProtobufDeserializer(type_)
+        serializer: Any = KafkaProtobufSerializer(type_)
+        deserializer: Any = KafkaProtobufDeserializer(type_)
         super().__init__(serializer, deserializer, config, is_key=is_key, immutable=False)
 
 
