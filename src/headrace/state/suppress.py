@@ -65,9 +65,13 @@ class SuppressBuffer(StoreBase[K, V]):
     @property
     def size_bytes(self) -> int:
         """What is buffered, in bytes as Java counts them."""
+        if not self._loaded:
+            self._load()
         return self._size
 
     def __len__(self) -> int:
+        if not self._loaded:
+            self._load()
         return len(self._entries)
 
     def put(self, time: int, key: K, new: V | None, old: V | None, timestamp: int, headers: Headers | None) -> None:
@@ -118,12 +122,16 @@ class SuppressBuffer(StoreBase[K, V]):
 
     def evict_until(self, time: int, emit: Callable[[K, Buffered], None]) -> None:
         """Hand out, and then forget, what was put for ``time`` or before."""
+        if not self._loaded:
+            self._load()
         order = self._order
         while order and order[0][0] <= time:
             self._evict(emit)
 
     def evict_beyond(self, max_records: int, max_bytes: int, emit: Callable[[K, Buffered], None]) -> None:
         """Hand out, and then forget, the oldest until no more is left than may be."""
+        if not self._loaded:
+            self._load()
         while self._order and (len(self._entries) > max_records or self._size > max_bytes):
             self._evict(emit)
 
