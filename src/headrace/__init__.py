@@ -35,6 +35,7 @@ from headrace.api.handlers import (
     Result,
     dead_letter,
 )
+from headrace.api.joins import JoinWindows, StreamJoined
 from headrace.api.options import (
     Branched,
     Consumed,
@@ -46,6 +47,7 @@ from headrace.api.options import (
     Repartitioned,
     TableJoined,
 )
+from headrace.api.printed import Printed
 from headrace.api.processor import (
     Cancellable,
     FixedKeyProcessor,
@@ -155,6 +157,7 @@ __all__ = [
     "FixedKeyRecord",
     "GlobalKTable",
     "Grouped",
+    "JoinWindows",
     "Joined",
     "JsonSerde",
     "KGroupedStream",
@@ -170,6 +173,7 @@ __all__ = [
     "LogAndSkipOnInvalidTimestamp",
     "Materialized",
     "Named",
+    "Printed",
     "ProcessingExceptionHandler",
     "Processor",
     "ProcessorContext",
@@ -198,6 +202,7 @@ __all__ = [
     "StoreSupplier",
     "StoreType",
     "Stores",
+    "StreamJoined",
     "StreamPartitioner",
     "StreamThreadExceptionResponse",
     "StreamsBuilder",

@@ -43,6 +43,13 @@ JOIN: Final = "KSTREAM-JOIN-"
 LEFT_JOIN: Final = "KSTREAM-LEFTJOIN-"
 COGROUP_AGGREGATE: Final = "COGROUPKSTREAM-AGGREGATE-"
 COGROUP_MERGE: Final = "COGROUPKSTREAM-MERGE-"
+JOIN_THIS: Final = "KSTREAM-JOINTHIS-"
+JOIN_OTHER: Final = "KSTREAM-JOINOTHER-"
+OUTER_THIS: Final = "KSTREAM-OUTERTHIS-"
+OUTER_OTHER: Final = "KSTREAM-OUTEROTHER-"
+OUTER_SHARED: Final = "KSTREAM-OUTERSHARED-"
+WINDOWED: Final = "KSTREAM-WINDOWED-"
+PRINTING: Final = "KSTREAM-PRINTER-"
 TABLE_SOURCE: Final = "KTABLE-SOURCE-"
 TABLE_SUPPRESS: Final = "KTABLE-SUPPRESS-"
 TABLE_TO_STREAM: Final = "KTABLE-TOSTREAM-"
@@ -222,3 +229,93 @@ def branch(prefix: str, name: str | int) -> str:
 def suppress_store(name: str) -> str:
     """Buffer of a suppression that the user called ``name``."""
     return f"{name}-store"
+
+
+class StreamJoinNames(NamedTuple):
+    """Names of what a join of two streams consists of.
+
+    ``this_windowed`` and ``other_windowed`` are the nodes that keep each side's records, ``this_join`` and
+    ``other_join`` those that look the other side's up, ``merge`` the one that everything leaves by. ``shared_store``
+    holds the records that have met none.
+    """
+
+    this_windowed: str
+    other_windowed: str
+    this_join: str
+    other_join: str
+    merge: str
+    this_store: str
+    other_store: str
+    shared_store: str
+
+
+def stream_join_names(
+    names: NameProvider,
+    name: str | None,
+    store_name: str | None,
+    this_supplier_name: str | None,
+    other_supplier_name: str | None,
+    *,
+    left_outer: bool,
+    right_outer: bool,
+) -> StreamJoinNames:
+    """Names of a join of two streams. Takes five numbers, also where they are not used.
+
+    Args:
+        names: The builder's counter.
+        name: The user's base name of the nodes.
+        store_name: The user's base name of the stores.
+        this_supplier_name: Name of the store that the user supplied for this stream.
+        other_supplier_name: The same for the other stream.
+        left_outer: Whether records of this stream give a result without having met one.
+        right_outer: The same for the other stream.
+
+    Raises:
+        TopologyException: ``name`` with what follows it is too long.
+    """
+    this_suffix = "-outer-this-join" if right_outer else "-this-join"
+    other_suffix = "-outer-other-join" if left_outer else "-other-join"
+
+    def node(suffix: str, generated: str) -> str:
+        return generated if name is None else validate_name(name + suffix)
+
+    this_windowed = node("-this-windowed", names.processor(WINDOWED))
+    other_windowed = node("-other-windowed", names.processor(WINDOWED))
+    this_prefix = OUTER_THIS if right_outer else JOIN_THIS
+    this_generated = names.processor(this_prefix)
+    other_generated = names.processor(OUTER_OTHER if left_outer else JOIN_OTHER)
+    shared = this_supplier_name or store_name
+    if shared is None:
+        shared = OUTER_SHARED + this_generated.removeprefix(this_prefix)
+    else:
+        shared += "-outer-shared-join" if right_outer else "-left-shared-join"
+    return StreamJoinNames(
+        this_windowed,
+        other_windowed,
+        node(this_suffix, this_generated),
+        node(other_suffix, other_generated),
+        node("-merge", names.processor(MERGE)),
+        this_supplier_name or join_store(this_generated if store_name is None else store_name + this_suffix),
+        other_supplier_name or join_store(other_generated if store_name is None else store_name + other_suffix),
+        join_store(shared),
+    )
+
+
+def join_store(base: str) -> str:
+    """Store of a join."""
+    return f"{base}-store"
+
+
+def join_buffer(name: str) -> str:
+    """Store in which a join of a stream with a table, under this name, lets records wait."""
+    return f"{name}-Buffer"
+
+
+def left_repartition(name: str | None, upstream: str) -> str:
+    """Base name of the repartition of the left side of a join: of the user's name, or of the node above."""
+    return upstream if name is None else validate_name(f"{name}-left")
+
+
+def right_repartition(name: str | None, upstream: str) -> str:
+    """The same for the right side."""
+    return upstream if name is None else validate_name(f"{name}-right")

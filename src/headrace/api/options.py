@@ -195,15 +195,22 @@ class Grouped(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class Joined(Generic[K, V, VO]):
-    """Serdes of a join of a stream with a table, and the name of its node and of its repartition topic."""
+    """Serdes of a join of a stream with a table, the name of its node and of its repartition topic, its grace period.
+
+    Raises:
+        ValueError: The grace period is negative.
+    """
 
     key_serde: Serde[K] | None = None
     value_serde: Serde[V] | None = None
     other_value_serde: Serde[VO] | None = None
     name: str | None = None
+    grace_ms: int | None = None
 
     def __post_init__(self) -> None:
         _valid(self.name)
+        if self.grace_ms is not None and self.grace_ms < 0:
+            raise ValueError(f"the grace period of a join must not be negative, but it is {self.grace_ms} ms")
 
     @staticmethod
     def with_(
@@ -211,9 +218,11 @@ class Joined(Generic[K, V, VO]):
         value_serde: Serde[V2] | None = None,
         other_value_serde: Serde[VO2] | None = None,
         name: str | None = None,
+        grace_period: Duration | None = None,
     ) -> Joined[K2, V2, VO2]:
-        """Serdes and name in one."""
-        return Joined(key_serde, value_serde, other_value_serde, name)
+        """Serdes, name and grace period in one."""
+        grace_ms = None if grace_period is None else duration_ms(grace_period, "grace_period")
+        return Joined(key_serde, value_serde, other_value_serde, name, grace_ms)
 
     @staticmethod
     def as_(name: str) -> Joined[Any, Any, Any]:
@@ -235,6 +244,14 @@ class Joined(Generic[K, V, VO]):
     def with_name(self, name: str) -> Joined[K, V, VO]:
         """Another name, see :meth:`as_`."""
         return replace(self, name=name)
+
+    def with_grace_period(self, grace_period: Duration | None) -> Joined[K, V, VO]:
+        """Let the stream's records wait until stream time is ahead of them by this (versioned tables only).
+
+        They are then joined in the order of their times, each with the row as of its time. One that comes later than
+        that is joined at once. At most the table's history retention.
+        """
+        return replace(self, grace_ms=None if grace_period is None else duration_ms(grace_period, "grace_period"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.api.serde import Serde
     from headrace.api.timestamps import TimestampExtractor
     from headrace.dsl.stores import StoreShape
-    from headrace.naming import RepartitionNames
+    from headrace.naming import RepartitionNames, StreamJoinNames
     from headrace.partitioning import StreamPartitioner
     from headrace.processors.table_joins import TableJoinMerge, TableJoinSide
     from headrace.state.builders import AnyStoreBuilder
@@ -181,6 +181,24 @@ class StateStore:
     store: AnyStoreBuilder | Store
 
 
+@dataclass(frozen=True, slots=True)
+class StreamStreamJoin:
+    """A join of two streams: below the nodes that keep each side's records, one node for each side, and a merge.
+
+    Its node in the graph has the merge's name. ``waiting`` is where records wait that have met none, in a left or outer
+    join. ``self_join`` takes the place of all, over this side's store alone, when ``single_store``.
+    """
+
+    names: StreamJoinNames
+    this_side: Operator
+    other_side: Operator
+    self_join: Operator
+    this_store: Store
+    other_store: Store
+    waiting: Store | None
+    single_store: bool = False
+
+
 NodeData: TypeAlias = (
     Root
     | StreamSource
@@ -194,6 +212,7 @@ NodeData: TypeAlias = (
     | ThroughTopic
     | Sink
     | StateStore
+    | StreamStreamJoin
 )
 
 

@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
+from headrace.api.joins import StreamJoined
 from headrace.api.options import Branched, Grouped, Joined, Produced, Repartitioned
 from headrace.dsl.global_table import GlobalKTable, join_with_global
 from headrace.dsl.graph import Process, Sink, Split, StreamToTable
 from headrace.dsl.grouped import KGroupedStream
 from headrace.dsl.ktable import KTable
-from headrace.processors.joins import StreamTableJoin
+from headrace.dsl.stream_joins import add_buffer, check_history, join_streams
+from headrace.processors.joins import BufferedStreamTableJoin, StreamTableJoin
 from headrace.processors.papi import UserFixedKeyProcessor, UserProcessor
+from headrace.processors.printing import StreamPrint
 from headrace.processors.stateless import (
     PassThrough,
     StreamFilter,
@@ -30,9 +33,13 @@ from headrace.topology.topology import check_supplier, stores_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from headrace.api.engine import Operator
+    from headrace.api.joins import JoinWindows
     from headrace.api.options import Materialized, Named
+    from headrace.api.printed import Printed
     from headrace.api.processor import FixedKeyProcessor, Processor
     from headrace.api.record import RecordContext
+    from headrace.api.serde import Serde
     from headrace.dsl.place import Place
 
 K = TypeVar("K")
@@ -55,6 +62,7 @@ class KStream(Generic[K, V]):
 
     def __init__(self, at: Place) -> None:
         self.at = at
+        self._repartition: int | None = None
 
     # one record at a time
 
@@ -116,6 +124,17 @@ class KStream(Generic[K, V]):
     def for_each(self, action: Callable[[K, V], object], named: Named | None = None) -> None:
         """Call ``action(key, value)`` for each record; nothing follows it. Java's ``foreach``."""
         self.at.add_operator(named, naming.FOREACH, StreamForeach(action))
+
+    def print(self, printed: Printed[K, V]) -> None:
+        """Print each record as a line; nothing follows it.
+
+        Args:
+            printed: Where and how, and the name of the node.
+        """
+        # as in Java, the label is the name of this node, not of the one that prints
+        label = self.at.name if printed.label is None else printed.label
+        name = self.at.scope.node_name(printed.name, naming.PRINTING)
+        self.at.add(name, Process(StreamPrint(printed, label)))
 
     # streams apart and together
 
@@ -231,7 +250,49 @@ class KStream(Generic[K, V]):
     @overload
     def join(
         self,
-        table: GlobalKTable[KO, VO],
+        other: KStream[K, VO],
+        /,
+        joiner: Callable[[V, VO], VR],
+        windows: JoinWindows,
+        stream_joined: StreamJoined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
+        other: KStream[K, VO],
+        /,
+        joiner: Callable[[K, V, VO], VR],
+        windows: JoinWindows,
+        stream_joined: StreamJoined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        /,
+        joiner: Callable[[V, VO], VR],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        /,
+        joiner: Callable[[K, V, VO], VR],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[KO, VO],
         /,
         key_selector: Callable[[K, V], KO | None],
         joiner: Callable[[V, VO], VR],
@@ -242,7 +303,7 @@ class KStream(Generic[K, V]):
     @overload
     def join(
         self,
-        table: GlobalKTable[KO, VO],
+        other: GlobalKTable[KO, VO],
         /,
         key_selector: Callable[[K, V], KO | None],
         joiner: Callable[[K, V, VO], VR],
@@ -250,48 +311,86 @@ class KStream(Generic[K, V]):
         *,
         with_key: Literal[True],
     ) -> KStream[K, VR]: ...
-    @overload
-    def join(
-        self,
-        table: KTable[K, VO],
-        /,
-        joiner: Callable[[V, VO], VR],
-        joined: Joined[K, V, VO] | None = None,
-        *,
-        with_key: Literal[False] = False,
-    ) -> KStream[K, VR]: ...
-    @overload
-    def join(
-        self,
-        table: KTable[K, VO],
-        /,
-        joiner: Callable[[K, V, VO], VR],
-        joined: Joined[K, V, VO] | None = None,
-        *,
-        with_key: Literal[True],
-    ) -> KStream[K, VR]: ...
-    def join(self, table: Any, /, *args: Any, **kwargs: Any) -> KStream[K, Any]:
-        """Look each record's key up in a table; records without a row give nothing.
+    def join(self, other: Any, /, *args: Any, **kwargs: Any) -> KStream[K, Any]:
+        """Put each record together with what another stream or a table has under its key; nothing there, no result.
 
-        With a **table**: ``join(table, joiner, joined=None)``. The topics of both sides need one partition count.
-        Changes of the table give no results.
+        With a **stream**: ``join(other, joiner, windows, stream_joined=None)``. Records of both meet when they have one
+        key and their times are as close as the windows say; each pair gives a result, with the later of both times.
+        Each side keeps its records as long as one may still come that meets them, in a store with a changelog. A
+        stream joined with itself gives each pair in both orders, and each record with itself.
+
+        With a **table**: ``join(table, joiner, joined=None)``. Each record is joined with the row that its key has at
+        that moment, in a versioned table with the one that it had at the record's time; changes of the table give no
+        results. With a grace period (``joined``, versioned tables only) records first wait until stream time is ahead
+        of them by it, and are joined in the order of their times; one that comes later than that is joined at once.
 
         With a **global table**: ``join(table, key_selector, joiner, named=None)``. The key that is looked up is
         ``key_selector(key, value)``, and the result keeps the record's own key. Records for which the selector gives
-        None, or that have no value, are dropped (counted).
+        None are dropped (counted).
+
+        The topics of both sides need one partition count, but for a global table. Records without a key or a value are
+        dropped (counted).
 
         Args:
-            table: The table.
-            *args: For a table ``joiner``: ``(value, row)`` to the result's value, and ``joined``: serdes, and the name
-                of the node and of the repartition topic. For a global table ``key_selector``, ``joiner``, ``named``.
-            **kwargs: The same by name; ``with_key=True`` for a joiner that takes ``(key, value, row)``.
+            other: The stream or table.
+            *args: The ``joiner``: ``(value, other value)`` to the result's value. With a stream then the ``windows``,
+                how far apart the times of two records may be, and ``stream_joined``, serdes and stores and the names of
+                nodes, stores and repartition topics. With a table ``joined``, serdes and grace period and the name of
+                the node and of the repartition topic. With a global table ``key_selector`` before, ``named`` after it.
+            **kwargs: The same by name; ``with_key=True`` for a joiner that takes ``(key, value, other value)``.
+
+        Raises:
+            StreamsException: A supplied store does not fit the windows.
+            ValueError: There is a grace period, but the table is not versioned or keeps a shorter history.
         """
-        return self._join(table, args, kwargs, left=False)
+        return self._join(other, args, kwargs, left=False)
 
     @overload
     def left_join(
         self,
-        table: GlobalKTable[KO, VO],
+        other: KStream[K, VO],
+        /,
+        joiner: Callable[[V, VO | None], VR],
+        windows: JoinWindows,
+        stream_joined: StreamJoined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        /,
+        joiner: Callable[[K, V, VO | None], VR],
+        windows: JoinWindows,
+        stream_joined: StreamJoined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        /,
+        joiner: Callable[[V, VO | None], VR],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[False] = False,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        /,
+        joiner: Callable[[K, V, VO | None], VR],
+        joined: Joined[K, V, VO] | None = None,
+        *,
+        with_key: Literal[True],
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[KO, VO],
         /,
         key_selector: Callable[[K, V], KO | None],
         joiner: Callable[[V, VO | None], VR],
@@ -302,7 +401,7 @@ class KStream(Generic[K, V]):
     @overload
     def left_join(
         self,
-        table: GlobalKTable[KO, VO],
+        other: GlobalKTable[KO, VO],
         /,
         key_selector: Callable[[K, V], KO | None],
         joiner: Callable[[K, V, VO | None], VR],
@@ -310,36 +409,60 @@ class KStream(Generic[K, V]):
         *,
         with_key: Literal[True],
     ) -> KStream[K, VR]: ...
+    def left_join(self, other: Any, /, *args: Any, **kwargs: Any) -> KStream[K, Any]:
+        """As :meth:`join`, but what meets nothing is joined with None.
+
+        With a **stream**: a record that met none gives a result with its own time, once a record of either side has
+        moved stream time past the end of its window and the grace period, and looks are at least a second apart. A
+        record without a key, or one that comes later than that, gives it at once.
+
+        With a **table**: a record without a row, or without a key, is joined with None. Not together with a grace
+        period: there a record without a key is an error, as in Java.
+        """
+        return self._join(other, args, kwargs, left=True)
+
     @overload
-    def left_join(
+    def outer_join(
         self,
-        table: KTable[K, VO],
-        /,
-        joiner: Callable[[V, VO | None], VR],
-        joined: Joined[K, V, VO] | None = None,
+        other: KStream[K, VO],
+        joiner: Callable[[V | None, VO | None], VR],
+        windows: JoinWindows,
+        stream_joined: StreamJoined[K, V, VO] | None = None,
         *,
         with_key: Literal[False] = False,
     ) -> KStream[K, VR]: ...
     @overload
-    def left_join(
+    def outer_join(
         self,
-        table: KTable[K, VO],
-        /,
-        joiner: Callable[[K, V, VO | None], VR],
-        joined: Joined[K, V, VO] | None = None,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V | None, VO | None], VR],
+        windows: JoinWindows,
+        stream_joined: StreamJoined[K, V, VO] | None = None,
         *,
         with_key: Literal[True],
     ) -> KStream[K, VR]: ...
-    def left_join(self, table: Any, /, *args: Any, **kwargs: Any) -> KStream[K, Any]:
-        """As :meth:`join`, but a record without a row, or without a key, is joined with None."""
-        return self._join(table, args, kwargs, left=True)
+    def outer_join(
+        self,
+        other: KStream[K, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows,
+        stream_joined: StreamJoined[K, V, Any] | None = None,
+        *,
+        with_key: bool = False,
+    ) -> KStream[K, Any]:
+        """As :meth:`left_join` with a stream, for the records of both: what meets nothing is joined with None."""
+        return self._join_stream(
+            other, joiner, windows, stream_joined, with_key=with_key, left_outer=True, right_outer=True
+        )
 
-    def _join(self, table: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: bool) -> KStream[K, Any]:
-        if isinstance(table, GlobalKTable):
-            return self._join_global(table, *args, **kwargs, left=left)  # pyright: ignore[reportUnknownArgumentType]  # any value
-        if isinstance(table, KTable):
-            return self._join_table(table, *args, **kwargs, left=left)  # pyright: ignore[reportUnknownArgumentType]  # any value
-        raise TypeError(f"a KStream is joined with a KTable or a GlobalKTable, not with a {type(table).__name__}")
+    def _join(self, other: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: bool) -> KStream[K, Any]:
+        if isinstance(other, KStream):
+            return self._join_stream(other, *args, **kwargs, left_outer=left, right_outer=False)  # pyright: ignore[reportUnknownArgumentType]  # any value
+        if isinstance(other, KTable):
+            return self._join_table(other, *args, **kwargs, left=left)  # pyright: ignore[reportUnknownArgumentType]  # any value
+        if isinstance(other, GlobalKTable):
+            return self._join_global(other, *args, **kwargs, left=left)  # pyright: ignore[reportUnknownArgumentType]  # any value
+        raise TypeError(f"a KStream is joined with a stream or a table, not with a {type(other).__name__}")
 
     def _join_global(
         self,
@@ -353,6 +476,39 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, Any]:
         return KStream(join_with_global(self.at, table, key_selector, joiner, named, left=left, with_key=with_key))
 
+    def _join_stream(
+        self,
+        other: KStream[K, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows,
+        stream_joined: StreamJoined[K, V, Any] | None = None,
+        *,
+        with_key: bool = False,
+        left_outer: bool,
+        right_outer: bool,
+    ) -> KStream[K, Any]:
+        how: StreamJoined[K, V, Any] = stream_joined or StreamJoined()
+        left, right, named = self.at, other.at, how.name is not None
+        if left.repartition:
+            base = naming.left_repartition(how.name, left.name)
+            left = self._repartitioned_for_join(base, how.key_serde, how.value_serde, named=named)
+        if right.repartition:
+            base = naming.right_repartition(how.name, right.name)
+            right = other._repartitioned_for_join(base, how.key_serde, how.other_value_serde, named=named)
+        self.at.scope.graph.copartitioned.append(left.sources | right.sources)
+        return KStream(
+            join_streams(
+                left,
+                right,
+                joiner,
+                windows,
+                how,
+                with_key=with_key,
+                left_outer=left_outer,
+                right_outer=right_outer,
+            )
+        )
+
     def _join_table(
         self,
         table: KTable[K, Any],
@@ -365,17 +521,44 @@ class KStream(Generic[K, V]):
         how: Joined[K, V, Any] = joined or Joined()
         at, scope = self.at, self.at.scope
         if at.repartition:
-            names = naming.repartition_names(scope.names, how.name or at.name)
-            serdes = how.key_serde or at.key_serde, how.value_serde or at.value_serde
-            at = at.through_topic(names, *serdes, named=how.name is not None)
+            at = self._repartitioned_for_join(
+                how.name or at.name, how.key_serde, how.value_serde, named=how.name is not None
+            )
         sources = at.sources | table.at.sources
         scope.graph.copartitioned.append(sources)
         name = scope.node_name(how.name, naming.LEFT_JOIN if left else naming.JOIN)
         rows = table.value_getter()
-        operator = StreamTableJoin(rows, joiner, left, with_key)
-        at = at.add(name, Process(operator, store_names=rows.store_names), takes_null_keys=left)
+        join = StreamTableJoin(rows, joiner, left, with_key)
+        operator: Operator = join
+        store_names = rows.store_names
+        if how.grace_ms is not None:
+            check_history(scope.graph, store_names, how.grace_ms)
+            buffer = add_buffer(at, name, how)
+            operator, store_names = BufferedStreamTableJoin(join, buffer), (*store_names, buffer)
+        at = at.add(name, Process(operator, store_names=store_names), takes_null_keys=left)
         key_serde = how.key_serde or at.key_serde
         return KStream(replace(at, key_serde=key_serde, value_serde=None, sources=sources, repartition=False))
+
+    def _repartitioned_for_join(
+        self, base: str, key_serde: Serde[K] | None, value_serde: Serde[V] | None, *, named: bool
+    ) -> Place:
+        at = self.at
+        key_serde, value_serde = key_serde or at.key_serde, value_serde or at.value_serde
+        names = naming.repartition_names(at.scope.names, base)
+        if self._repartition is None or base != at.name:
+            place = at.through_topic(names, key_serde, value_serde, named=named)
+            self._repartition = place.node
+            return place
+        # joins of one handle share a repartition that the user did not name: the second one's names are taken in vain
+        return replace(
+            at,
+            node=self._repartition,
+            name=names.source,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            sources=frozenset({names.source}),
+            repartition=False,
+        )
 
     # Processor API
 

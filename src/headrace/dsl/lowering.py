@@ -24,13 +24,14 @@ from headrace.dsl.graph import (
     StateStore,
     Store,
     StreamSource,
+    StreamStreamJoin,
     StreamToTable,
     TableJoin,
     TableSource,
     ThroughTopic,
 )
 from headrace.processors import tables
-from headrace.processors.stateless import NullKeyFilter, StreamBranch
+from headrace.processors.stateless import NullKeyFilter, PassThrough, StreamBranch
 from headrace.serdes import WindowedSerializer, WindowedStreamPartitioner
 from headrace.topology import Topology
 from headrace.topology.built import SourceSpec
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.api.serde import Deserializer, Serde, Serializer
     from headrace.dsl.graph import NodeData
     from headrace.dsl.stores import StoreDefaults
+    from headrace.state.builders import AnyStoreBuilder
 
 
 def lower(graph: Graph, defaults: StoreDefaults, config: Mapping[str, Any]) -> Topology:
@@ -94,7 +96,10 @@ class _At:
         self.topology.add_operator(self.node.name, operator, parents or self.parents)
 
     def add_store(self, store: Store) -> None:
-        self.topology.add_state_store(store.shape.builder(store, self.defaults), self.node.name)
+        self.topology.add_state_store(self.builder(store), self.node.name)
+
+    def builder(self, store: Store) -> AnyStoreBuilder:
+        return store.shape.builder(store, self.defaults)
 
 
 @singledispatch
@@ -118,7 +123,7 @@ def _(data: TableSource, at: _At) -> None:
     _add_source(at.topology, data.source_name, (data.topic,), data)
     at.add_operator(_table_source(data), data.source_name)
     if data.stored and data.reuse_topic:
-        builder = data.store.shape.builder(data.store, at.defaults).with_logging_disabled()
+        builder = at.builder(data.store).with_logging_disabled()
         at.topology.add_state_store(builder, at.node.name)
         at.topology.connect_source_store_and_topic(builder.name, data.topic)
     elif data.stored:
@@ -128,7 +133,7 @@ def _(data: TableSource, at: _At) -> None:
 @_write.register(GlobalSource)
 def _(data: GlobalSource, at: _At) -> None:
     consumed, store = data.consumed, data.store
-    builder = store.shape.builder(store, at.defaults) if isinstance(store, Store) else store
+    builder = at.builder(store) if isinstance(store, Store) else store
     source = SourceSpec(
         data.source_name,
         (data.topic,),
@@ -174,6 +179,23 @@ def _(data: TableJoin, at: _At) -> None:
     topology.connect_processor_and_state_stores(data.other_name, *data.other.other.store_names)
     if data.store is not None:
         at.add_store(data.store)
+
+
+@_write.register(StreamStreamJoin)
+def _(data: StreamStreamJoin, at: _At) -> None:
+    names, topology = data.names, at.topology
+    this_store = at.builder(data.this_store)
+    if data.single_store:
+        at.add_operator(data.self_join, names.this_windowed)
+        topology.add_state_store(this_store, names.this_windowed, names.merge)
+        return
+    topology.add_operator(names.this_join, data.this_side, (names.this_windowed,))
+    topology.add_operator(names.other_join, data.other_side, (names.other_windowed,))
+    at.add_operator(PassThrough(), names.this_join, names.other_join)
+    topology.add_state_store(this_store, names.this_windowed, names.other_join)
+    topology.add_state_store(at.builder(data.other_store), names.other_windowed, names.this_join)
+    if data.waiting is not None:
+        topology.add_state_store(at.builder(data.waiting), names.this_join, names.other_join)
 
 
 @_write.register(Split)
@@ -239,7 +261,7 @@ def _(data: Sink, at: _At) -> None:
 @_write.register(StateStore)
 def _(data: StateStore, at: _At) -> None:
     store = data.store
-    at.topology.add_state_store(store.shape.builder(store, at.defaults) if isinstance(store, Store) else store)
+    at.topology.add_state_store(at.builder(store) if isinstance(store, Store) else store)
 
 
 def _table_source(data: TableSource | StreamToTable) -> tables.TableSource:

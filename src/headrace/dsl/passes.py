@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.dsl.graph import ROOT, Graph, Repartition, StreamSource
 from headrace.dsl.optimizer import merge_repartition_topics, reuse_source_topics
+from headrace.dsl.self_join import single_store_self_join
 from headrace.dsl.versions import know_versions
 from headrace.errors import ConfigException, TopologyException
 
@@ -74,6 +75,7 @@ PASSES: Final[tuple[tuple[str, Rewrite], ...]] = (
     ("merge.duplicate.sources", merge_duplicate_sources),
     ("reuse.ktable.source.topics", reuse_source_topics),
     ("merge.repartition.topics", merge_repartition_topics),
+    ("single.store.self.join", single_store_self_join),
     ("let.null.keys.through", let_null_keys_through),
     ("know.versions", know_versions),
 )

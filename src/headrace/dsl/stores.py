@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.stores import (
     DslKeyValueParams,
@@ -23,19 +23,20 @@ from headrace.api.stores import (
 )
 from headrace.errors import TopologyException
 from headrace.state.builders import (
-    ListValueStoreBuilder,
     SessionStoreBuilder,
     Stores,
     SuppressBufferBuilder,
     TimestampedKeyValueStoreBuilder,
     TimestampedKeyValueStoreWithHeadersBuilder,
     TimestampedWindowStoreBuilder,
-    TimestampedWindowStoreWithHeadersBuilder,
     VersionedKeyValueStoreBuilder,
 )
-from headrace.state.suppliers import built_in
+from headrace.state.join_window import JoinWindowStoreBuilder
+from headrace.state.outer_join import OuterJoinStoreBuilder
+from headrace.state.suppliers import built_in, key_value_supplier
 
 if TYPE_CHECKING:
+    from headrace.api.serde import Serde
     from headrace.dsl.graph import Store
     from headrace.state.builders import AnyStoreBuilder
 
@@ -214,12 +215,12 @@ class SubscriptionShape(StoreShape):
 
 @dataclass(frozen=True, slots=True)
 class JoinWindowShape(StoreShape):
-    """What a stream-stream join keeps of one side: rows with headers, every one of a key and time.
+    """What a join of two streams keeps of one side: every record of a key and time.
 
-    They are never cached, and their changelog is not compacted: it has no two records of one key.
+    Such stores are never cached, and their changelog is not compacted: it has no two records of one key.
 
     Attributes:
-        size_ms: Length of the join window.
+        size_ms: Length of the join's window.
         retention_ms: How long rows are needed.
     """
 
@@ -229,39 +230,47 @@ class JoinWindowShape(StoreShape):
     def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
-        params = DslWindowParams(
-            store.name, self.retention_ms, self.size_ms, retain_duplicates=True, timestamped=True, with_headers=True
-        )
-        supplier = how.store_supplier or defaults.supplying(store).window_store(params)
+        supplier, log_config = how.store_supplier, dict(how.topic_config)
+        if supplier is None:
+            params = DslWindowParams(
+                store.name, self.retention_ms, self.size_ms, retain_duplicates=True, timestamped=False
+            )
+            supplier = defaults.supplying(store).window_store(params)
+            log_config["cleanup.policy"] = "delete"
         if not isinstance(supplier, WindowBytesStoreSupplier):
             raise _other_kind(store, WindowBytesStoreSupplier.__name__)
-        return TimestampedWindowStoreWithHeadersBuilder(
-            supplier,
-            store.key_serde,
-            store.value_serde,
-            logging=how.logging_enabled,
-            log_config={"cleanup.policy": "delete", **how.topic_config},
+        return JoinWindowStoreBuilder(
+            supplier, store.key_serde, store.value_serde, logging=how.logging_enabled, log_config=log_config
         )
 
 
 @dataclass(frozen=True, slots=True)
 class OuterJoinShape(StoreShape):
-    """What a left or outer stream-stream join keeps of records without a match, of both sides."""
+    """What a left or outer join of two streams keeps of records that have met none, of both sides.
+
+    Attributes:
+        other_value_serde: Serde of the right side's values; the store's own is of the left side's.
+        persistent: Where the rows are kept, where the user said so by the store of the left side.
+    """
+
+    other_value_serde: Serde[Any] | None
+    persistent: bool | None = None
 
     def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
-        supplier = how.store_supplier or defaults.supplying(store).key_value_store(
-            DslKeyValueParams(store.name, timestamped=False)
-        )
-        if not isinstance(supplier, KeyValueBytesStoreSupplier):
-            raise _other_kind(store, KeyValueBytesStoreSupplier.__name__)
-        return ListValueStoreBuilder(
+        if self.persistent is None:
+            params = DslKeyValueParams(store.name, timestamped=False)
+            supplier = defaults.supplying(store).key_value_store(params)
+        else:
+            supplier = key_value_supplier(store.name, persistent=self.persistent)
+        return OuterJoinStoreBuilder(
             supplier,
             store.key_serde,
             store.value_serde,
             logging=how.logging_enabled,
             log_config=dict(how.topic_config),
+            other_value_serde=self.other_value_serde,
         )
 
 

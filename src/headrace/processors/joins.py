@@ -1,4 +1,4 @@
-"""Stream-table join. Source: ``kstream.internals.KStreamKTableJoinProcessor``."""
+"""Joins of a stream with a table. Source: ``kstream.internals.KStreamKTableJoinProcessor``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import NodeContext, ValueGetterSupplier
     from headrace.records import Headers
+    from headrace.state.time_ordered import TimeOrderedBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,39 @@ class StreamGlobalTableJoin:
             forward(key, joined, timestamp, headers)
 
         return Bound(process)
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedStreamTableJoin:
+    """A join whose records wait in a buffer until stream time is ahead of them by a grace period.
+
+    They are then joined in the order of their times. A record that comes later than that is joined at once. A record
+    without a key cannot wait: it is an error where the join takes such records (``left``).
+    """
+
+    join: StreamTableJoin
+    buffer: str
+
+    def bind(self, node: NodeContext) -> Bound:
+        """See :class:`headrace.api.engine.Operator`."""
+        join, left, user_error = self.join.bind(node).process, self.join.left, node.user_error
+        assert join is not None, "it has stream input"
+        buffer: TimeOrderedBuffer[Any, Any] = node.store(self.buffer)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
+            if value is None or (key is None and not left):
+                join(key, value, timestamp, headers)
+                return
+            try:
+                if key is None:
+                    raise TypeError("a record without a key cannot wait in the buffer of a join with a grace period")
+                waits = buffer.put(key, value, timestamp, headers)
+            except Exception as e:
+                user_error(e, key, value, timestamp, headers)
+                return
+            if waits:
+                buffer.evict(join)
+            else:
+                join(key, value, timestamp, headers)
+
+        return Bound(process, init=buffer.start)

@@ -144,8 +144,7 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
 
     def _put_aged(self, time: int, key: bytes, value: Any, timestamp: int, headers: Headers | None) -> None:
         """A write of a value (None deletes) under a changelog key."""
-        if time < 0:
-            raise ValueError(f"store {self.name}: a window must not begin or end before 0, but this one does at {time}")
+        self._check_time(time)
         raw = None if value is None else self._encode(value)
         row_key = self._row_key(time, key)
         cache = self.cache
@@ -156,6 +155,10 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
         record = self._record
         kept = value if self._keep_given and raw is not None else UNDECODED
         cache.put(row_key, (kept, timestamp, raw, headers, record.topic, record.partition, record.offset))
+
+    def _check_time(self, time: int) -> None:
+        if time < 0:
+            raise ValueError(f"store {self.name}: a window must not begin or end before 0, but this one does at {time}")
 
     def _get_aged(self, time: int, key: bytes) -> tuple[V, int, Headers | None] | None:
         """The row under a changelog key as ``(value, timestamp, headers)``."""

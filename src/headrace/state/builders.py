@@ -17,7 +17,6 @@ from headrace.state import suppliers
 from headrace.state.buffer import BufferedStore
 from headrace.state.formats import DSL_HEADERS, DSL_SESSION_HEADERS, HEADERS, PLAIN, SESSION_HEADERS, TIMESTAMPED
 from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders
-from headrace.state.list_value import ListValueStore
 from headrace.state.lru import LruRows
 from headrace.state.session import SessionStore, SessionStoreWithHeaders
 from headrace.state.suppress import SuppressBuffer
@@ -175,18 +174,6 @@ class VersionedKeyValueStoreBuilder(StoreBuilder[K, V]):
         """See :class:`StoreBuilder`."""
         serdes = self._serdes(context)
         return VersionedKeyValueStore(self._rows(context), *serdes, self.supplier, context)
-
-
-@dataclass(frozen=True)
-class ListValueStoreBuilder(StoreBuilder[K, V]):
-    """Several values a key. Such stores are never cached."""
-
-    supplier: KeyValueBytesStoreSupplier
-
-    def build(self, context: StoreContext) -> ListValueStore[K, V]:
-        """See :class:`StoreBuilder`."""
-        serdes = self._serdes(context)
-        return ListValueStore(self._rows(context), *serdes, context)
 
 
 @dataclass(frozen=True)

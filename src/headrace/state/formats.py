@@ -57,6 +57,12 @@ class _Plain(_WithoutHeaders):
         return stored, NO_TIMESTAMP, None
 
 
+class _LoggedHeaders(_Plain):
+    @staticmethod
+    def logged(raw: bytes | None, headers: Headers | None) -> Headers | None:
+        return headers
+
+
 class _Timestamped(_WithoutHeaders):
     @staticmethod
     def join(raw: bytes | None, timestamp: int, headers: Headers | None) -> bytes | None:
@@ -108,6 +114,8 @@ class _DslSessionHeaders(_DslHeaders):
 
 PLAIN: Final[RowFormat] = _Plain()
 """The value's bytes as they are."""
+LOGGED_HEADERS: Final[RowFormat] = _LoggedHeaders()
+"""The value's bytes as they are; headers are in the changelog only."""
 TIMESTAMPED: Final[RowFormat] = _Timestamped()
 """8-byte big-endian timestamp, then the value. Source: ``ValueAndTimestampSerializer``."""
 HEADERS: Final[RowFormat] = _Headers(TIMESTAMPED)

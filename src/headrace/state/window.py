@@ -164,20 +164,31 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
     def _put_raw(
         self, raw_key: bytes, value: V | None, window_start: int, timestamp: int, headers: Headers | None
     ) -> None:
-        segments = self._segments
         if self._duplicates:
-            if value is None and not self._logs_nothing_put:
-                # there is no telling which of the duplicates is meant
-                return
-            segments.sequence = (segments.sequence + 1) & _MAX_SEQUENCE
-        key = raw_key + _pack(window_start, segments.sequence)
-        if value is None and self._duplicates:
-            if self.rows.log is not None:
-                self.rows.log(key, None, timestamp, self._logged_headers(None, headers))
-            if not self.persistent and not segments.accept(window_start):
-                self._drop(EXPIRED)
+            raw = None if value is None else self._encode(value)
+            self._add(raw_key, raw, window_start, timestamp, headers)
             return
+        key = raw_key + _pack(window_start, self._segments.sequence)
         self._put_aged(window_start, key, value, timestamp, headers)
+
+    def _add(
+        self, raw_key: bytes, raw: bytes | None, window_start: int, timestamp: int, headers: Headers | None
+    ) -> None:
+        """One more row, in a store that keeps duplicates; it is never cached."""
+        if raw is None and not self._logs_nothing_put:
+            # there is no telling which of the duplicates is meant
+            return
+        segments = self._segments
+        segments.sequence = (segments.sequence + 1) & _MAX_SEQUENCE
+        key = raw_key + _pack(window_start, segments.sequence)
+        if raw is not None:
+            self._check_time(window_start)
+            self._write(self._row_key(window_start, key), raw, timestamp, headers)
+            return
+        if self.rows.log is not None:
+            self.rows.log(key, None, timestamp, self._logged_headers(None, headers))
+        if not self.persistent and not segments.accept(window_start):
+            self._drop(EXPIRED)
 
     def _of_one(self, raw_key: bytes, first: int, last: int, *, reverse: bool = False) -> Iterator[Found]:
         if last < first or last < 0:
@@ -251,8 +262,9 @@ class WindowStore(WindowFacade[K, V, V]):
         context: StoreContext,
         *,
         caching: bool,
+        row_format: RowFormat = PLAIN,
     ) -> None:
-        super().__init__(rows, key_serde, value_serde, PLAIN, supplier, context, caching=caching)
+        super().__init__(rows, key_serde, value_serde, row_format, supplier, context, caching=caching)
 
     def put(self, key: K, value: V | None, window_start: int) -> None:
         """See :class:`WindowFacade`."""

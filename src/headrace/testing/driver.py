@@ -115,7 +115,7 @@ class TopologyTestDriver:
         originals = dict(config.originals() if isinstance(config, StreamsConfig) else config or {})
         originals.setdefault(StreamsConfig.APPLICATION_ID_CONFIG, "topology-test-driver")
         originals.setdefault(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:9092")
-        originals |= _UNTHROTTLED
+        originals = {**_UNTHROTTLED, **originals}
         self._config = StreamsConfig.load(originals)
         built = topology.build(self._config[StreamsConfig.APPLICATION_ID_CONFIG])
         self._produced: dict[str, deque[Written]] = {}

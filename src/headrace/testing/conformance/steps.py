@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from headrace.api.joins import JoinWindows, StreamJoined
 from headrace.api.options import (
     Branched,
     Consumed,
@@ -316,24 +317,14 @@ class Steps:
     def _op_join(self, step: Mapping[str, Any]) -> Any:
         if self._is(step, KTable):
             return self._join_tables(step)
-        stream, table = self._stream(step), self._var(step, "with")
-        if isinstance(table, GlobalKTable):
-            join: Any = stream.left_join if step["how"] == "left" else stream.join
-            selector, joiner = functions.key(step["key_fn"]), functions.joiner(step["joiner"])
-            return join(table, selector, joiner, _named(step), with_key=True)
-        if not isinstance(table, KTable):
-            raise LaterStep(f"join of a KStream with a {type(table).__name__}")
-        joined = None
-        if "joined" in step:
-            how = step["joined"]
-            if how.get("grace_ms") is not None:
-                raise LaterStep("join with a grace period")
-            serdes = serde(how.get("key")), serde(how.get("value")), serde(how.get("other_value"))
-            joined = Joined.with_(*serdes, how.get("name"))
+        this, other = self._stream(step), self._var(step, "with")
         joiner = functions.joiner(step["joiner"])
-        if step["how"] == "left":
-            return stream.left_join(table, joiner, joined, with_key=True)  # pyright: ignore[reportUnknownArgumentType]  # any
-        return stream.join(table, joiner, joined, with_key=True)  # pyright: ignore[reportUnknownArgumentType]  # any
+        if isinstance(other, KStream):
+            return _join_streams(this, other, joiner, step)  # pyright: ignore[reportUnknownArgumentType]  # any
+        join: Any = this.left_join if step["how"] == "left" else this.join
+        if isinstance(other, GlobalKTable):
+            return join(other, functions.key(step["key_fn"]), joiner, _named(step), with_key=True)
+        return join(other, joiner, _joined(step), with_key=True)
 
     def _join_tables(self, step: Mapping[str, Any]) -> Any:
         left, right, function = self._table(step), self._var(step, "with"), functions.joiner(step["joiner"])
@@ -444,6 +435,43 @@ def _suppressed(step: Mapping[str, Any]) -> Suppressed[Any]:
     else:
         how = Suppressed.until_time_limit(step["ms"], buffer)
     return how.with_name(step["named"]) if "named" in step else how
+
+
+def _join_streams(
+    this: KStream[Any, Any], other: KStream[Any, Any], joiner: Callable[..., Any], step: Mapping[str, Any]
+) -> KStream[Any, Any]:
+    join: Any = {"inner": this.join, "left": this.left_join, "outer": this.outer_join}[step["how"]]
+    joined: KStream[Any, Any] = join(other, joiner, _join_windows(step["window"]), _stream_joined(step), with_key=True)
+    return joined
+
+
+def _join_windows(how: Mapping[str, Any]) -> JoinWindows:
+    out = JoinWindows.of_time_difference_and_grace(how["diff_ms"], how.get("grace_ms", 0))
+    if "before_ms" in how:
+        out = out.before(how["before_ms"])
+    return out.after(how["after_ms"]) if "after_ms" in how else out
+
+
+def _stream_joined(step: Mapping[str, Any]) -> StreamJoined[Any, Any, Any] | None:
+    how = step.get("stream_joined")
+    if how is None:
+        return None
+    out = StreamJoined.with_(serde(how.get("key")), serde(how.get("value")), serde(how.get("other_value")))
+    if "name" in how:
+        out = out.with_name(how["name"])
+    if "store_name" in how:
+        out = out.with_store_name(how["store_name"])
+    if how.get("logging") is False:
+        out = out.with_logging_disabled()
+    return out.with_store_type(StoreType.IN_MEMORY) if how.get("store") == "in_memory" else out
+
+
+def _joined(step: Mapping[str, Any]) -> Joined[Any, Any, Any] | None:
+    how = step.get("joined")
+    if how is None:
+        return None
+    serdes = serde(how.get("key")), serde(how.get("value")), serde(how.get("other_value"))
+    return Joined.with_(*serdes, how.get("name"), how.get("grace_ms"))
 
 
 def _materialized(step: Mapping[str, Any]) -> Materialized[Any, Any] | None:

@@ -1,0 +1,119 @@
+"""Where records of a stream wait for a table to catch up: a buffer in the order of their times.
+
+Layout of a key: a zero byte, 8 bytes of the record's time, the record's key, 4 bytes of a number that tells records of
+one key and time apart; all numbers big endian. Of a value see :mod:`.buffered`; its buffer time is 0. The changelog has
+the same bytes; its records have no time of their own.
+Source: ``state.internals.RocksDBTimeOrderedKeyValueBuffer`` (4.4).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headrace.state.base import StoreBase
+from headrace.state.buffered import Buffered, decode_buffered
+from headrace.state.builders import StoreBuilder
+from headrace.state.formats import PLAIN
+
+if TYPE_CHECKING:
+    from headrace.api.engine import Process
+    from headrace.api.serde import Serde
+    from headrace.records import Headers
+    from headrace.state.buffer import BufferedStore
+    from headrace.state.context import StoreContext
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_HEAD: Final = struct.Struct(">Bq")
+_TAIL: Final = struct.Struct(">i")
+
+
+class TimeOrderedBuffer(StoreBase[K, V]):
+    """Records by time, until stream time is ahead of them by a grace period.
+
+    Stream time is the greatest time of a record that was put here.
+    """
+
+    def __init__(
+        self,
+        rows: BufferedStore,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        context: StoreContext,
+        grace_ms: int,
+    ) -> None:
+        super().__init__(rows, key_serde, value_serde, PLAIN, context, caching=False)
+        self._grace_ms = grace_ms
+        self._stream_time = -1
+        self._number = 0
+        self._oldest: int | None = None
+
+    def start(self) -> None:
+        """Learn from what was restored: stream time, the oldest record, and numbers that are free."""
+        for row, _ in self.rows.scan(None, None):
+            timestamp = _HEAD.unpack_from(row)[1]
+            self._number = max(self._number, _TAIL.unpack_from(row, len(row) - _TAIL.size)[0])
+            self._stream_time = max(self._stream_time, timestamp)
+            if self._oldest is None:
+                self._oldest = timestamp
+
+    def put(self, key: K, value: V, timestamp: int, headers: Headers | None) -> bool:
+        """Let a record wait; gives False, and does nothing, when it comes later than the grace period."""
+        if self._stream_time - self._grace_ms > timestamp:
+            return False
+        self._number = (self._number + 1) & 0x7FFFFFFF
+        raw_key, raw_value = self._key(key), self._encode(value)
+        row = _HEAD.pack(0, timestamp) + raw_key + _TAIL.pack(self._number)
+        record = self._record
+        buffered = Buffered(
+            timestamp, record.offset, record.topic or "", record.partition, headers or [], None, None, raw_value
+        )
+        stored = buffered.encoded(0)
+        self.rows.put(row, stored, stored, None)
+        if timestamp > self._stream_time:
+            self._stream_time = timestamp
+        if self._oldest is None or timestamp < self._oldest:
+            self._oldest = timestamp
+        return True
+
+    def evict(self, take: Process) -> None:
+        """Give up the records that have waited long enough, in the order of their times, each to ``take``.
+
+        Meanwhile the task's record context is that of the record given. A record is removed once it was taken.
+        """
+        due = self._stream_time - self._grace_ms
+        if self._oldest is None or self._oldest > due:
+            return
+        record = self._record
+        saved = (record.topic, record.partition, record.offset, record.timestamp, record.headers)
+        try:
+            for row, stored in self.rows.scan(None, None):
+                timestamp = _HEAD.unpack_from(row)[1]
+                if timestamp > due:
+                    self._oldest = timestamp
+                    return
+                buffered = decode_buffered(stored)[0]
+                assert buffered.new is not None, "only values are put"
+                headers = buffered.headers or None
+                record.topic, record.partition, record.offset = buffered.topic, buffered.partition, buffered.offset
+                record.timestamp, record.headers = buffered.timestamp, headers
+                key = self._decode_key(row[_HEAD.size : -_TAIL.size])
+                take(key, self._decode(buffered.new), timestamp, headers)
+                self.rows.put(row, None, None, None)
+            self._oldest = None
+        finally:
+            record.topic, record.partition, record.offset, record.timestamp, record.headers = saved
+
+
+@dataclass(frozen=True)
+class TimeOrderedBufferBuilder(StoreBuilder[K, V]):
+    """Records of a stream that wait for a table until stream time is ahead of them by ``grace_ms``."""
+
+    grace_ms: int = 0
+
+    def build(self, context: StoreContext) -> TimeOrderedBuffer[K, V]:
+        """See :class:`StoreBuilder`."""
+        return TimeOrderedBuffer(self._rows(context), *self._serdes(context), context, self.grace_ms)
