@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_overloads
 
 import pytest
 
+import headrace
 import headrace.dsl
+import headrace.errors
+from headrace.testing import TestInputTopic, TestOutputTopic, TopologyTestDriver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +76,11 @@ def test_examples_print_what_the_page_says(path: Path) -> None:
         assert printed.rstrip() == (said or "").rstrip(), f"{name_of(path)}, the example in line {block.line}"
 
 
+def public(cls: type) -> set[str]:
+    """Names of a class that are there for users."""
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
 # the operators
 
 
@@ -121,6 +129,10 @@ def signatures(method: Any) -> set[str]:
     return texts
 
 
+def test_every_operator_has_a_page() -> None:
+    assert operators() - {name for path in OPERATOR_PAGES for name in described(path)} == set()
+
+
 @pytest.mark.parametrize("path", OPERATOR_PAGES, ids=name_of)
 def test_the_page_of_an_operator_is_of_one_that_is_there(path: Path) -> None:
     named = described(path)
@@ -148,3 +160,29 @@ def test_the_page_of_an_operator_has_its_signature_an_example_and_java_s_name(pa
 @pytest.mark.parametrize("path", OPERATOR_PAGES, ids=name_of)
 def test_the_index_lists_the_page(path: Path) -> None:
     assert f"]({path.name})" in (OPERATORS / "README.md").read_text(encoding="utf-8")
+
+
+# the other pages
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("errors.md", {name for name, member in vars(headrace.errors).items() if isinstance(member, type)}),
+        ("processor-api.md", public(headrace.ProcessorContext) | public(headrace.Processor)),
+        ("stores.md", public(headrace.Stores)),
+        ("testing.md", public(TopologyTestDriver) | public(TestInputTopic) | public(TestOutputTopic)),
+        ("windows.md", {name for name in headrace.__all__ if name.endswith("Windows")}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_page_leaves_nothing_out(page: str, names: set[str]) -> None:
+    words = set(re.findall(r"\w+", (DOCS / page).read_text(encoding="utf-8")))
+    assert names - words == set()
+
+
+def test_the_entry_lists_every_page() -> None:
+    entry = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert [
+        path.name for path in DOCS.glob("*.md") if path.name != "README.md" and f"]({path.name})" not in entry
+    ] == []
