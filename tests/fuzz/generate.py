@@ -22,10 +22,8 @@ def case(seed: int) -> dict[str, Any]:
     """The case of a seed: the same one on every machine and in every run."""
     rng = random.Random(seed)
     graph = Graph(rng)
-    if rng.random() < 0.08:
-        processor_api(graph)
-    else:
-        _grow(graph)
+    (processor_api if rng.random() < 0.08 else _grow)(graph)
+    _within_bounds(graph)
     config, at_construction = _config(graph)
     topics = graph.topics | graph.sinks | graph.read_back
     made: dict[str, Any] = {
@@ -60,7 +58,16 @@ def _grow(graph: Graph) -> None:
             break
         _ALL[rng.choices(names, weights)[0]][1](graph)
     _finish(graph)
+
+
+def _within_bounds(graph: Graph) -> None:
+    """Takes out what is known, and meant, to differ."""
     _alone_with_headers(graph)
+    if any(step.get("processor") in {"ticks", "buffer"} for step in graph.steps):
+        # where a punctuator forwards, headrace has no metadata; the Java library has some without a topic
+        for step in graph.steps:
+            if step.get("processor") == "metadata":
+                step["processor"] = "times"
 
 
 def _alone_with_headers(graph: Graph) -> None:
@@ -122,9 +129,10 @@ def _config(graph: Graph) -> tuple[dict[str, Any], bool]:
         config["topology.optimization"] = choice(("all", "all", "none", *_PASSES, ",".join(_PASSES[:2])))
     if graph.odd and chance(0.4):
         config["deserialization.exception.handler"] = f"{_ERRORS}LogAndContinueExceptionHandler"
-    if graph.odd and chance(0.4):
+    if graph.goes_on:
         config["processing.exception.handler"] = f"{_ERRORS}LogAndContinueProcessingExceptionHandler"
-    if graph.odd and chance(0.25):
+    if graph.odd and chance(0.25) and all({k, v} <= {"string", "digits", "json"} for k, v in graph.topics.values()):
+        # the bytes of records come back as texts
         config["errors.dead.letter.queue.topic.name"] = "dlq"
     if chance(0.03):
         config["dsl.store.format"] = "HEADERS"

@@ -41,6 +41,9 @@ class Graph:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.odd = rng.random() < 0.12
+        self.goes_on = self.odd and rng.random() < 0.4
+        """Whether the processing handler goes on. Functions then fit their values: the Java library's own handling of a
+        ClassCastException, which passes by the operator's handler, has no counterpart here."""
         self.time = Time.random(rng)
         self.named = rng.choice((0.0, 0.0, 0.2, 0.6))
         self.default = {"key": "string", "value": "string"}

@@ -24,7 +24,8 @@ class Time:
     def random(cls, rng: Random) -> Time:
         """Mostly single milliseconds; sometimes scales on which stores drop segments."""
         unit = rng.choice((1, 1, 1, 1, 1000, 60_000, 3_600_000))
-        start = rng.choice((0, 0, 0, 100 * unit, 1_700_000_000_000))
+        # at large scales not near 0: there the Java library's cached session stores fail
+        start = rng.choice((0, 0, 0, 100, 1_700_000_000_000)) if unit == 1 else 1_700_000_000_000
         return cls(unit, start, start)
 
     def next(self, rng: Random) -> int:

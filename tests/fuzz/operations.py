@@ -68,6 +68,11 @@ def global_table(g: Graph) -> bool:
     step: dict[str, Any] = {"op": "globalTable", "topic": g.source_topic(made.key, made.value)}
     _consumed(g, step, made)
     _materialize(g, step, made)
+    if "materialized" in step:
+        # without a name the Java library fails, for want of a store
+        step["materialized"].setdefault("name", g.name("S"))
+        if step["materialized"].get("store") == "plain":
+            del step["materialized"]["store"]
     g.add(step, made)
     return True
 
@@ -107,14 +112,14 @@ def _of(
     step: dict[str, Any] = {}
     if handle is not None:
         step["in"] = handle.name
-        if g.strange(0.02):
+        if g.strange(0.02) and not g.goes_on:
             step["in"] = g.rng.choice([h for h in g.handles if h.kind == handle.kind]).name
     return handle, step
 
 
 def _value_kind(g: Graph, handle: Handle) -> str:
     """The type that functions are chosen for: the handle's own, in odd cases another."""
-    return g.rng.choice(_VALUES) if g.strange(0.05) else handle.value
+    return g.rng.choice(_VALUES) if g.strange(0.05) and not g.goes_on else handle.value
 
 
 def filtered(g: Graph) -> bool:
@@ -212,7 +217,9 @@ def merged(g: Graph) -> bool:
     of, step = _of(g, "stream")
     if of is None:
         return False
-    other = g.pick("stream", where=lambda h: g.strange(0.1) or (h.key, h.value) == (of.key, of.value))
+    other = g.pick(
+        "stream", where=lambda h: (g.strange(0.1) and not g.goes_on) or (h.key, h.value) == (of.key, of.value)
+    )
     if other is None or (other is of and not g.chance(0.1)):
         return False
     step = {"op": "merge", **step, "with": other.name}
