@@ -19,18 +19,30 @@ from headrace.api.times import epoch_ms, milliseconds
 from headrace.config import StreamsConfig
 from headrace.errors import IllegalStateException, StreamsException
 from headrace.runtime.classes import engine_settings
+from headrace.state import (
+    KeyValueStore,
+    SessionStore,
+    SessionStoreWithHeaders,
+    TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders,
+    TimestampedWindowStore,
+    TimestampedWindowStoreWithHeaders,
+    VersionedKeyValueStore,
+    WindowStore,
+)
+from headrace.state.keyvalue import PairedKeyValueStore
 from headrace.testing.one_task import OneTask
 from headrace.testing.simulation import Brokers, SimulatedApplication, Written
+from headrace.testing.views import KeyValueView, SessionView, WindowView, timestamped, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
     from headrace.api.serde import Deserializer, Serializer
     from headrace.api.times import Moment, Span
     from headrace.engine.settings import EngineSettings
     from headrace.records import Headers, TaskId
-    from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
     from headrace.topology import Topology
     from headrace.topology.built import BuiltTopology
 
@@ -242,26 +254,74 @@ class TopologyTestDriver:
 
     def get_key_value_store(
         self, name: str, partition: int | None = None
-    ) -> KeyValueStore[Any, Any] | PlainValues | None:
-        """The key-value store of that name with plain values (a timestamped one is shown without timestamps).
+    ) -> KeyValueStore[Any, Any] | KeyValueView | None:
+        """The key-value store of that name with plain values (one with times or headers is shown without them).
 
-        Returns None when there is no such store.
+        Returns None when there is no such store, as do the methods below.
         """
-        from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
-
         store = self.get_state_store(name, partition)
-        if isinstance(store, KeyValueStore):
-            return store  # pyright: ignore[reportUnknownVariableType]  # any key and value
-        return PlainValues(store, self) if isinstance(store, TimestampedKeyValueStore) else None
+        if isinstance(store, PairedKeyValueStore):
+            return KeyValueView(store, value_of, self._clock)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
+        return _if(KeyValueStore, store)
 
     def get_timestamped_key_value_store(
         self, name: str, partition: int | None = None
-    ) -> TimestampedKeyValueStore[Any, Any] | None:
-        """The timestamped store of that name, or None when there is none of that kind."""
-        from headrace.state.keyvalue import TimestampedKeyValueStore
-
+    ) -> TimestampedKeyValueStore[Any, Any] | KeyValueView | None:
+        """The timestamped key-value store of that name (one with headers is shown without them)."""
         store = self.get_state_store(name, partition)
-        return store if isinstance(store, TimestampedKeyValueStore) else None  # pyright: ignore[reportUnknownVariableType]  # any key and value
+        if isinstance(store, TimestampedKeyValueStoreWithHeaders):
+            return KeyValueView(store, timestamped, self._clock)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
+        return _if(TimestampedKeyValueStore, store)
+
+    def get_timestamped_key_value_store_with_headers(
+        self, name: str, partition: int | None = None
+    ) -> TimestampedKeyValueStoreWithHeaders[Any, Any] | None:
+        """The key-value store of that name whose rows have headers."""
+        return _if(TimestampedKeyValueStoreWithHeaders, self.get_state_store(name, partition))
+
+    def get_versioned_key_value_store(
+        self, name: str, partition: int | None = None
+    ) -> VersionedKeyValueStore[Any, Any] | None:
+        """The versioned key-value store of that name."""
+        return _if(VersionedKeyValueStore, self.get_state_store(name, partition))
+
+    def get_window_store(self, name: str, partition: int | None = None) -> WindowStore[Any, Any] | WindowView | None:
+        """The window store of that name with plain values (one with times or headers is shown without them)."""
+        store = self.get_state_store(name, partition)
+        if isinstance(store, TimestampedWindowStore | TimestampedWindowStoreWithHeaders):
+            return WindowView(store, value_of, self._clock)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
+        return _if(WindowStore, store)
+
+    def get_timestamped_window_store(
+        self, name: str, partition: int | None = None
+    ) -> TimestampedWindowStore[Any, Any] | WindowView | None:
+        """The timestamped window store of that name (one with headers is shown without them)."""
+        store = self.get_state_store(name, partition)
+        if isinstance(store, TimestampedWindowStoreWithHeaders):
+            return WindowView(store, timestamped, self._clock)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
+        return _if(TimestampedWindowStore, store)
+
+    def get_timestamped_window_store_with_headers(
+        self, name: str, partition: int | None = None
+    ) -> TimestampedWindowStoreWithHeaders[Any, Any] | None:
+        """The window store of that name whose rows have headers."""
+        return _if(TimestampedWindowStoreWithHeaders, self.get_state_store(name, partition))
+
+    def get_session_store(self, name: str, partition: int | None = None) -> SessionStore[Any, Any] | SessionView | None:
+        """The session store of that name (one with headers is shown without them)."""
+        store = self.get_state_store(name, partition)
+        if isinstance(store, SessionStoreWithHeaders):
+            return SessionView(store)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
+        return _if(SessionStore, store)
+
+    def get_session_store_with_headers(
+        self, name: str, partition: int | None = None
+    ) -> SessionStoreWithHeaders[Any, Any] | None:
+        """The session store of that name whose rows have headers."""
+        return _if(SessionStoreWithHeaders, self.get_state_store(name, partition))
+
+    def _clock(self) -> int:
+        return self._now
 
     def metrics(self) -> dict[str, int]:
         """Totals over the tasks by metric name, such as ``dropped-records-total``."""
@@ -529,65 +589,5 @@ class TestOutputTopic(Generic[K, V]):
         return self.get_queue_size() == 0
 
 
-class PlainValues:
-    """A timestamped store seen as a plain key-value store; writes get the driver's wall-clock time."""
-
-    def __init__(self, store: TimestampedKeyValueStore[Any, Any], driver: TopologyTestDriver) -> None:
-        self._store = store
-        self._driver = driver
-
-    @property
-    def name(self) -> str:
-        """The store's name."""
-        return self._store.name
-
-    def get(self, key: Any) -> Any:
-        """The value under ``key``, or None."""
-        pair = self._store.get(key)
-        return None if pair is None else pair.value
-
-    def put(self, key: Any, value: Any) -> None:
-        """Set or delete (None) the value under ``key``; it goes to the changelog as in production."""
-        self._store.put_pair(key, value, self._driver.wall_clock_ms, None)
-
-    def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Set the value when there is none. Returns the value that was there, or None when it was set."""
-        old = self.get(key)
-        if old is None:
-            self.put(key, value)
-        return old
-
-    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Put each pair, in order."""
-        for key, value in entries:
-            self.put(key, value)
-
-    def delete(self, key: Any) -> Any:
-        """Delete the row. Returns the value that was there, or None."""
-        old = self.get(key)
-        self.put(key, None)
-        return old
-
-    def range(self, low: Any, high: Any) -> Iterator[tuple[Any, Any]]:
-        """Rows from ``low`` to ``high``, both included."""
-        return ((key, pair.value) for key, pair in self._store.range(low, high))
-
-    def reverse_range(self, low: Any, high: Any) -> Iterator[tuple[Any, Any]]:
-        """As :meth:`range`, from high to low."""
-        return ((key, pair.value) for key, pair in self._store.reverse_range(low, high))
-
-    def all(self) -> Iterator[tuple[Any, Any]]:
-        """Every row in key order."""
-        return self.range(None, None)
-
-    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
-        """Every row in reverse key order."""
-        return self.reverse_range(None, None)
-
-    def prefix_scan(self, prefix: Any, prefix_serializer: Serializer[Any]) -> Iterator[tuple[Any, Any]]:
-        """Rows whose key's bytes begin with the serialized ``prefix``, in key order."""
-        return ((key, pair.value) for key, pair in self._store.prefix_scan(prefix, prefix_serializer))
-
-    def approximate_num_entries(self) -> int:
-        """Number of rows, roughly."""
-        return self._store.approximate_num_entries()
+def _if(kind: type[Any], store: Any) -> Any:
+    return store if isinstance(store, kind) else None

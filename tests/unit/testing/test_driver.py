@@ -22,7 +22,7 @@ from headrace.serdes import Serdes
 from headrace.state.builders import Stores
 from headrace.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
 from headrace.testing import TestRecord, TopologyTestDriver
-from headrace.testing.driver import PlainValues
+from headrace.testing.views import KeyValueView
 from headrace.topology import Topology
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def test_stores_by_kind(stored: TopologyTestDriver) -> None:
     assert set(stored.get_all_state_stores()) == {"table", "plain"}
     assert isinstance(stored.get_state_store("plain"), KeyValueStore)
     assert isinstance(stored.get_key_value_store("plain"), KeyValueStore)
-    assert isinstance(stored.get_key_value_store("table"), PlainValues)
+    assert isinstance(stored.get_key_value_store("table"), KeyValueView)
     assert isinstance(stored.get_timestamped_key_value_store("table"), TimestampedKeyValueStore)
     assert stored.get_timestamped_key_value_store("plain") is None
     for get in (stored.get_state_store, stored.get_key_value_store, stored.get_timestamped_key_value_store):
@@ -287,7 +287,7 @@ def test_stores_by_kind(stored: TopologyTestDriver) -> None:
 def test_a_timestamped_store_without_its_timestamps(stored: TopologyTestDriver) -> None:
     topics(stored, 7)[0].pipe_key_value_list([("a", "1"), ("b", "2"), ("ab", "3")])
     store = stored.get_key_value_store("table")
-    assert isinstance(store, PlainValues)
+    assert isinstance(store, KeyValueView)
     assert store.name == "table"
     assert list(store.all()) == [("a", "1"), ("ab", "3"), ("b", "2")]
     assert list(store.reverse_all()) == [("b", "2"), ("ab", "3"), ("a", "1")]
