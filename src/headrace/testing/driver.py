@@ -158,7 +158,8 @@ class TopologyTestDriver:
         commit_every_record: bool,
         seed: int | None,
     ) -> SimulatedApplication:
-        counts, default = ({}, partitions) if isinstance(partitions, int) else (partitions, 1)
+        counts: Mapping[str, int] = {} if isinstance(partitions, int) else partitions
+        default = partitions if isinstance(partitions, int) else 1
         if min(default, *counts.values(), default) < 1:
             raise ValueError("a topic has at least one partition")
         return SimulatedApplication(
@@ -262,7 +263,8 @@ class TopologyTestDriver:
         store = self.get_state_store(name, partition)
         if isinstance(store, PairedKeyValueStore):
             return KeyValueView(store, value_of, self._clock)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
-        return _if(KeyValueStore, store)
+        found: KeyValueStore[Any, Any] | None = _if(KeyValueStore, store)
+        return found
 
     def get_timestamped_key_value_store(
         self, name: str, partition: int | None = None
@@ -271,26 +273,34 @@ class TopologyTestDriver:
         store = self.get_state_store(name, partition)
         if isinstance(store, TimestampedKeyValueStoreWithHeaders):
             return KeyValueView(store, timestamped, self._clock)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
-        return _if(TimestampedKeyValueStore, store)
+        found: TimestampedKeyValueStore[Any, Any] | None = _if(TimestampedKeyValueStore, store)
+        return found
 
     def get_timestamped_key_value_store_with_headers(
         self, name: str, partition: int | None = None
     ) -> TimestampedKeyValueStoreWithHeaders[Any, Any] | None:
         """The key-value store of that name whose rows have headers."""
-        return _if(TimestampedKeyValueStoreWithHeaders, self.get_state_store(name, partition))
+        found: TimestampedKeyValueStoreWithHeaders[Any, Any] | None = _if(
+            TimestampedKeyValueStoreWithHeaders, self.get_state_store(name, partition)
+        )
+        return found
 
     def get_versioned_key_value_store(
         self, name: str, partition: int | None = None
     ) -> VersionedKeyValueStore[Any, Any] | None:
         """The versioned key-value store of that name."""
-        return _if(VersionedKeyValueStore, self.get_state_store(name, partition))
+        found: VersionedKeyValueStore[Any, Any] | None = _if(
+            VersionedKeyValueStore, self.get_state_store(name, partition)
+        )
+        return found
 
     def get_window_store(self, name: str, partition: int | None = None) -> WindowStore[Any, Any] | WindowView | None:
         """The window store of that name with plain values (one with times or headers is shown without them)."""
         store = self.get_state_store(name, partition)
         if isinstance(store, TimestampedWindowStore | TimestampedWindowStoreWithHeaders):
             return WindowView(store, value_of, self._clock)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
-        return _if(WindowStore, store)
+        found: WindowStore[Any, Any] | None = _if(WindowStore, store)
+        return found
 
     def get_timestamped_window_store(
         self, name: str, partition: int | None = None
@@ -299,26 +309,34 @@ class TopologyTestDriver:
         store = self.get_state_store(name, partition)
         if isinstance(store, TimestampedWindowStoreWithHeaders):
             return WindowView(store, timestamped, self._clock)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
-        return _if(TimestampedWindowStore, store)
+        found: TimestampedWindowStore[Any, Any] | None = _if(TimestampedWindowStore, store)
+        return found
 
     def get_timestamped_window_store_with_headers(
         self, name: str, partition: int | None = None
     ) -> TimestampedWindowStoreWithHeaders[Any, Any] | None:
         """The window store of that name whose rows have headers."""
-        return _if(TimestampedWindowStoreWithHeaders, self.get_state_store(name, partition))
+        found: TimestampedWindowStoreWithHeaders[Any, Any] | None = _if(
+            TimestampedWindowStoreWithHeaders, self.get_state_store(name, partition)
+        )
+        return found
 
     def get_session_store(self, name: str, partition: int | None = None) -> SessionStore[Any, Any] | SessionView | None:
         """The session store of that name (one with headers is shown without them)."""
         store = self.get_state_store(name, partition)
         if isinstance(store, SessionStoreWithHeaders):
             return SessionView(store)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
-        return _if(SessionStore, store)
+        found: SessionStore[Any, Any] | None = _if(SessionStore, store)
+        return found
 
     def get_session_store_with_headers(
         self, name: str, partition: int | None = None
     ) -> SessionStoreWithHeaders[Any, Any] | None:
         """The session store of that name whose rows have headers."""
-        return _if(SessionStoreWithHeaders, self.get_state_store(name, partition))
+        found: SessionStoreWithHeaders[Any, Any] | None = _if(
+            SessionStoreWithHeaders, self.get_state_store(name, partition)
+        )
+        return found
 
     def _clock(self) -> int:
         return self._now

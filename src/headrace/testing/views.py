@@ -127,7 +127,7 @@ class WindowView:
         self._store.put_pair(key, bare, window_start, timestamp, None)
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """The row of the window that starts at ``time_from``; with ``time_to`` the ``(window start, row)`` in between."""
+        """The row of the window that starts at ``time_from``; with ``time_to`` all ``(window start, row)`` between."""
         if time_to is not None:
             return self._shown(self._store.fetch(key, time_from, time_to))
         row: Any = self._store.fetch(key, time_from)
