@@ -35,6 +35,18 @@ KO2 = TypeVar("KO2")
 V2 = TypeVar("V2")
 VO2 = TypeVar("VO2")
 S2 = TypeVar("S2")
+T = TypeVar("T")
+
+
+def checked(option: T | None, kind: type[Any]) -> T | None:
+    """The option as it was given. Options are easily given in each other's place, all the more as Java's order differs.
+
+    Raises:
+        TypeError: It is neither None nor of this kind.
+    """
+    if option is not None and not isinstance(option, kind):
+        raise TypeError(f"a {kind.__name__} is expected here, not {option!r}")
+    return option
 
 
 def _valid(name: str | None) -> None:
@@ -63,6 +75,16 @@ class Named:
     def with_name(self, name: str) -> Named:
         """Another name."""
         return Named(name)
+
+
+def name_of(named: Named | None) -> str | None:
+    """The name that was given to a node.
+
+    Raises:
+        TypeError: It is not a :class:`Named`.
+    """
+    given = checked(named, Named)
+    return None if given is None else given.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +356,16 @@ class Materialized(Generic[K, V]):
     def with_logging_disabled(self) -> Materialized[K, V]:
         """Write no changelog: the store's content is lost with its directory."""
         return replace(self, logging_enabled=False, topic_config={})
+
+
+def is_unnamed(materialized: Materialized[Any, Any] | None) -> bool:
+    """Whether a store was described, but without a name.
+
+    Raises:
+        TypeError: It is not a :class:`Materialized`.
+    """
+    given = checked(materialized, Materialized)
+    return given is not None and given.store_name is None
 
 
 @dataclass(frozen=True, slots=True)

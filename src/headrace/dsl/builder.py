@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace import naming
-from headrace.api.options import Consumed
+from headrace.api.options import Consumed, checked
 from headrace.api.stores import DslStoreSuppliers, StoreType
 from headrace.config.class_names import DSL_STORE_SUPPLIERS
 from headrace.config.loading import make
@@ -26,7 +26,7 @@ from headrace.state.suppliers import built_in
 from headrace.topology.topology import check_supplier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from headrace.api.handlers import ErrorPolicy
     from headrace.api.options import Materialized
@@ -91,7 +91,7 @@ class StreamsBuilder:
         names = (topics,) if isinstance(topics, str | re.Pattern) else tuple(dict.fromkeys(topics))
         if not names:
             raise TopologyException("a stream needs at least one topic")
-        how: Consumed[K, V] = consumed or Consumed()
+        how: Consumed[K, V] = checked(consumed, Consumed) or Consumed()
         name = self._scope.node_name(how.name, naming.SOURCE)
         node = self._scope.graph.add((ROOT,), name, StreamSource(names, how))
         return KStream(self._place(node, name, name, how))
@@ -169,7 +169,7 @@ class StreamsBuilder:
             TopologyException: The supplier gave the same object twice.
         """
         scope = self._scope
-        how: Consumed[K, V] = consumed or Consumed()
+        how: Consumed[K, V] = checked(consumed, Consumed) or Consumed()
         source = scope.node_name(None if how.name is None else naming.table_source(how.name), naming.SOURCE)
         name = scope.node_name(how.name, naming.TABLE_SOURCE)
         check_supplier(name, supplier)
@@ -178,7 +178,7 @@ class StreamsBuilder:
         return self
 
     @contextmanager
-    def on_error(self, policy: ErrorPolicy) -> Iterator[None]:
+    def on_error(self, policy: ErrorPolicy) -> Generator[None, None, None]:
         """Have a policy decide, in place of the configured handlers, about errors of what is described in this block.
 
         It holds for every operation that is called in the block, on whatever handle: for users' functions, for what a
@@ -225,7 +225,7 @@ class StreamsBuilder:
     def _table_store(
         self, topic: str, consumed: Consumed[K, V] | None, materialized: Materialized[K, V] | None
     ) -> tuple[Consumed[K, V], Store]:
-        how: Consumed[K, V] = consumed or Consumed()
+        how: Consumed[K, V] = checked(consumed, Consumed) or Consumed()
         if materialized is not None:
             if consumed is None:
                 how = Consumed(materialized.key_serde, materialized.value_serde)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace import naming
+from headrace.api.options import name_of
 from headrace.api.windows import EmitStrategy, SessionWindows, SlidingWindows
 from headrace.dsl.graph import Process
 from headrace.dsl.ktable import KTable
-from headrace.dsl.windowed import BySession, BySliding, ByTime
+from headrace.dsl.windowed import BySession, BySliding, ByTime, by_time
 from headrace.processors.aggregate import StreamAggregate
 from headrace.processors.tables import TablePassThrough
 
@@ -55,7 +56,7 @@ class _Inputs:
         scope.graph.copartitioned.append(
             frozenset(source for grouped in self._entries for source in grouped.at.sources)
         )
-        given = None if named is None else named.name
+        given = name_of(named)
         nodes: list[int] = []
         for number, (grouped, aggregator) in enumerate(self.aggregators.items()):
             name = naming.suffixed(scope.names, given, f"-cogroup-agg-{number}", naming.COGROUP_AGGREGATE)
@@ -145,7 +146,7 @@ class CogroupedKStream(Generic[K, VOut]):
         """Aggregate by windows too; results are given at every update."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._scope_store, self._inputs, windows)
-        return TimeWindowedCogroupedKStream(self._scope_store, self._inputs, windows)
+        return TimeWindowedCogroupedKStream(self._scope_store, self._inputs, by_time(windows))
 
     def _scope_store(self, materialized: Materialized[Any, Any] | None) -> Store:
         return self._scope.store(materialized, naming.COGROUP_AGGREGATE, None, None)

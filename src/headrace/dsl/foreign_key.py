@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace import naming
-from headrace.api.options import Materialized, TableJoined
+from headrace.api.options import Materialized, TableJoined, checked
 from headrace.dsl import tables
 from headrace.dsl.graph import ROOT, Process, StateStore, Store, StreamToTable, ThroughTopic
 from headrace.dsl.stores import SubscriptionShape
@@ -51,7 +51,7 @@ def join_on_foreign_key(
         keep_left: A left join.
     """
     scope, graph = left.scope, left.scope.graph
-    how: TableJoined[Any, Any] = table_joined or TableJoined()
+    how: TableJoined[Any, Any] = checked(table_joined, TableJoined) or TableJoined()
     # the right one's old values are not used, but who asks for them makes a table keep its rows
     tables.send_old_values(graph, right.node, force=True)
     tables.send_old_values(graph, left.node, force=True)

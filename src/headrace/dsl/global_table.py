@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace import naming
+from headrace.api.options import name_of
 from headrace.dsl.graph import Process
 from headrace.processors.joins import StreamGlobalTableJoin
 
@@ -47,6 +48,6 @@ def join_with_global(
 ) -> Place:
     """The place behind a join of a stream with a global table."""
     # the name says LEFTJOIN for the inner join too, as in Java
-    name = at.scope.node_name(None if named is None else named.name, naming.LEFT_JOIN)
+    name = at.scope.node_name(name_of(named), naming.LEFT_JOIN)
     operator = StreamGlobalTableJoin(table.store_name, key_selector, joiner, left, with_key)
     return at.add(name, Process(operator), takes_null_keys=left).new_value()

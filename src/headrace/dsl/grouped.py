@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace import naming
+from headrace.api.options import is_unnamed, name_of
 from headrace.api.windows import SessionWindows
 from headrace.dsl.graph import Process, Repartition, Store
 from headrace.dsl.ktable import KTable
-from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+from headrace.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, by_time
 from headrace.processors.aggregate import StreamAggregate, StreamReduce
 from headrace.processors.counting import Add, Zero
 from headrace.serdes import Serdes
@@ -53,7 +54,7 @@ class KGroupedStream(Generic[K, V]):
             named: Name of the node.
             materialized: The store.
         """
-        if materialized is not None and materialized.store_name is None:
+        if is_unnamed(materialized):
             # Java once took a number here and goes on to do so: later names depend on it
             self.at.scope.names.store(naming.AGGREGATE)
         store = self.at.scope.store(materialized, naming.AGGREGATE, self.grouped.key_serde, Serdes.Long())
@@ -109,10 +110,13 @@ class KGroupedStream(Generic[K, V]):
         Args:
             windows: :class:`~headrace.api.windows.TimeWindows`, ``SlidingWindows``, ``UnlimitedWindows`` or
                 ``SessionWindows``; or windows of your own, see :class:`headrace.api.windows.Windows`.
+
+        Raises:
+            TypeError: They are something else, such as the windows of a join.
         """
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self, windows)
-        return TimeWindowedKStream(self, windows)
+        return TimeWindowedKStream(self, by_time(windows))
 
     def cogroup(self, aggregator: Callable[[K, V, VR], VR | None]) -> CogroupedKStream[K, VR]:
         """Begin an aggregation that other grouped streams join (KIP-150).
@@ -138,7 +142,7 @@ class KGroupedStream(Generic[K, V]):
         return KTable(at, store.materialized.store_name)
 
     def _table(self, named: Named | None, prefix: str, store: Store, operator: Operator) -> KTable[K, Any]:
-        name = self.at.scope.node_name(None if named is None else named.name, prefix)
+        name = self.at.scope.node_name(name_of(named), prefix)
         return self.aggregated(name, store, operator, store.key_serde)
 
     def _repartitioned(self, store: Store) -> Place:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace import naming
+from headrace.api.options import name_of
 from headrace.api.timestamps import FailOnInvalidTimestamp
 from headrace.dsl.graph import Process, ThroughTopic
 from headrace.dsl.ktable import KTable
@@ -97,7 +98,7 @@ class KGroupedTable(Generic[K, V]):
 
     def _aggregate(self, named: Named | None, prefix: str, store: Store, operator: TableOperator) -> KTable[K, Any]:
         at, grouped, scope = self._at, self._grouped, self._at.scope
-        given = None if named is None else named.name
+        given = name_of(named)
         sink = naming.suffixed(scope.names, given, "-sink", naming.SINK)
         source = naming.suffixed(scope.names, given, "-source", naming.SOURCE)
         name = scope.node_name(given, prefix)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
-from headrace.api.joins import StreamJoined
-from headrace.api.options import Branched, Grouped, Joined, Produced, Repartitioned
+from headrace.api.joins import JoinWindows, StreamJoined
+from headrace.api.options import Branched, Grouped, Joined, Produced, Repartitioned, checked, name_of
 from headrace.dsl.global_table import GlobalKTable, join_with_global
 from headrace.dsl.graph import Process, Sink, Split, StreamToTable
 from headrace.dsl.grouped import KGroupedStream
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.api.engine import Operator
-    from headrace.api.joins import JoinWindows
     from headrace.api.options import Materialized, Named
     from headrace.api.printed import Printed
     from headrace.api.processor import FixedKeyProcessor, Processor
@@ -141,7 +140,7 @@ class KStream(Generic[K, V]):
     def merge(self, other: KStream[K, V], named: Named | None = None) -> KStream[K, V]:
         """The records of both streams, in no particular order between them. Serdes are not inherited."""
         at, scope = self.at, self.at.scope
-        name = scope.node_name(None if named is None else named.name, naming.MERGE)
+        name = scope.node_name(name_of(named), naming.MERGE)
         return KStream(
             replace(
                 at,
@@ -173,7 +172,7 @@ class KStream(Generic[K, V]):
                 exception handler.
             produced: Serdes (else the stream's own), partitioner, name of the node.
         """
-        how: Produced[K, V] = produced or Produced()
+        how: Produced[K, V] = checked(produced, Produced) or Produced()
         at = self.at
         name = at.scope.node_name(how.name, naming.SINK)
         sink = Sink(topic, how.key_serde or at.key_serde, how.value_serde or at.value_serde, how.partitioner)
@@ -185,7 +184,7 @@ class KStream(Generic[K, V]):
         Args:
             repartitioned: Name, serdes, partitioner and partition count of the topic.
         """
-        how: Repartitioned[K, V] = repartitioned or Repartitioned()
+        how: Repartitioned[K, V] = checked(repartitioned, Repartitioned) or Repartitioned()
         at = self.at
         base = at.scope.names.processor(naming.REPARTITION) if how.name is None else how.name
         names = naming.repartition_names(at.scope.names, base)
@@ -212,7 +211,7 @@ class KStream(Generic[K, V]):
             materialized: The store. Without a name it is only made when the table's rows are looked up.
         """
         at, scope = self.at, self.at.scope
-        name = scope.node_name(None if named is None else named.name, naming.TO_TABLE)
+        name = scope.node_name(name_of(named), naming.TO_TABLE)
         inherited = (at.key_serde, at.value_serde) if materialized is None else (None, None)
         store = scope.store(materialized, naming.TO_TABLE, *inherited)
         key_serde, value_serde = store.key_serde or at.key_serde, store.value_serde or at.value_serde
@@ -229,7 +228,7 @@ class KStream(Generic[K, V]):
         Args:
             grouped: Serdes and the repartition topic's name; without it the stream's own serdes.
         """
-        how: Grouped[K, V] = grouped or Grouped(self.at.key_serde, self.at.value_serde)
+        how: Grouped[K, V] = checked(grouped, Grouped) or Grouped(self.at.key_serde, self.at.value_serde)
         return KGroupedStream(self.at, how)
 
     def group_by(
@@ -241,7 +240,7 @@ class KStream(Generic[K, V]):
             key_selector: Gives the key. Records for which it gives None are dropped.
             grouped: Serdes and name; without it the default key serde and the stream's own value serde.
         """
-        how: Grouped[KR, V] = grouped or Grouped(value_serde=self.at.value_serde)
+        how: Grouped[KR, V] = checked(grouped, Grouped) or Grouped(value_serde=self.at.value_serde)
         name = self.at.scope.node_name(how.name, naming.KEY_SELECT)
         return KGroupedStream(self.at.add(name, Process(StreamSelectKey(key_selector))).new_key(), how)
 
@@ -487,7 +486,8 @@ class KStream(Generic[K, V]):
         left_outer: bool,
         right_outer: bool,
     ) -> KStream[K, Any]:
-        how: StreamJoined[K, V, Any] = stream_joined or StreamJoined()
+        how: StreamJoined[K, V, Any] = checked(stream_joined, StreamJoined) or StreamJoined()
+        checked(windows, JoinWindows)
         left, right, named = self.at, other.at, how.name is not None
         if left.repartition:
             base = naming.left_repartition(how.name, left.name)
@@ -518,7 +518,7 @@ class KStream(Generic[K, V]):
         with_key: bool = False,
         left: bool,
     ) -> KStream[K, Any]:
-        how: Joined[K, V, Any] = joined or Joined()
+        how: Joined[K, V, Any] = checked(joined, Joined) or Joined()
         at, scope = self.at, self.at.scope
         if at.repartition:
             at = self._repartitioned_for_join(
@@ -595,7 +595,7 @@ class KStream(Generic[K, V]):
 
     def _processor_name(self, named: Named | None, prefix: str) -> str:
         # unlike other operations, these take no number when they are named
-        return self.at.scope.names.processor(prefix) if named is None else named.name
+        return name_of(named) or self.at.scope.names.processor(prefix)
 
 
 class BranchedKStream(Generic[K, V]):
@@ -607,7 +607,7 @@ class BranchedKStream(Generic[K, V]):
 
     def __init__(self, at: Place, named: Named | None) -> None:
         self._source = at
-        name = at.scope.node_name(None if named is None else named.name, naming.BRANCH)
+        name = at.scope.node_name(name_of(named), naming.BRANCH)
         self._split = at.add(name, Split((), ()))
         self._branches: dict[str, KStream[K, V]] = {}
 
@@ -636,7 +636,7 @@ class BranchedKStream(Generic[K, V]):
     def _add(
         self, predicate: Callable[[K, V], bool] | None, branched: Branched[KStream[K, V]] | None, index: int
     ) -> None:
-        how: Branched[KStream[K, V]] = branched or Branched()
+        how: Branched[KStream[K, V]] = checked(branched, Branched) or Branched()
         scope, data = self._source.scope, self._data
         name = naming.branch(self._split.name, index if how.name is None else how.name)
         scope.names.processor(naming.BRANCH)  # taken, and the branch's own name used

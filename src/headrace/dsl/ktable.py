@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
-from headrace.api.options import Grouped, Materialized
+from headrace.api.options import Grouped, Materialized, checked, is_unnamed, name_of
 from headrace.api.suppressed import EagerBufferConfig
 from headrace.dsl import tables
 from headrace.dsl.foreign_key import join_on_foreign_key
@@ -152,7 +152,7 @@ class KTable(Generic[K, V]):
             with_key: The mapper takes the key too.
         """
         self._take_store_number(materialized, naming.TABLE_MAP_VALUES)
-        name = self.at.scope.node_name(None if named is None else named.name, naming.TABLE_MAP_VALUES)
+        name = self.at.scope.node_name(name_of(named), naming.TABLE_MAP_VALUES)
         operator = TableMapValues(mapper, with_key, _store_name(materialized))
         return self._computed(name, operator, materialized, None)
 
@@ -175,7 +175,7 @@ class KTable(Generic[K, V]):
         Raises:
             TopologyException: The supplier gave the same object twice.
         """
-        name = self.at.scope.node_name(None if named is None else named.name, naming.TABLE_TRANSFORM_VALUES)
+        name = self.at.scope.node_name(name_of(named), naming.TABLE_TRANSFORM_VALUES)
         check_supplier(name, supplier)
         operator = TableTransformValues(supplier, _store_name(materialized))
         return self._computed(name, operator, materialized, None, store_names)
@@ -189,14 +189,14 @@ class KTable(Generic[K, V]):
         negate: bool,
     ) -> KTable[K, V]:
         self._take_store_number(materialized, naming.TABLE_FILTER)
-        name = self.at.scope.node_name(None if named is None else named.name, naming.TABLE_FILTER)
+        name = self.at.scope.node_name(name_of(named), naming.TABLE_FILTER)
         # where old values are to be had anyway, they spare tombstones for rows that never were
         send_old = self.enable_sending_old_values(force=False)
         operator = TableFilter(predicate, negate, _store_name(materialized), send_old_values=send_old)
         return self._computed(name, operator, materialized, self.at.value_serde)
 
     def _take_store_number(self, materialized: Materialized[K, Any] | None, prefix: str) -> None:
-        if materialized is not None and materialized.store_name is None:
+        if is_unnamed(materialized):
             # no store is made, but its number is taken all the same
             self.at.scope.names.store(prefix)
 
@@ -234,7 +234,7 @@ class KTable(Generic[K, V]):
         """
         from headrace.dsl.grouped_table import KGroupedTable
 
-        how: Grouped[KR, VR] = grouped or Grouped()
+        how: Grouped[KR, VR] = checked(grouped, Grouped) or Grouped()
         name = self.at.scope.node_name(how.name, naming.TABLE_SELECT)
         at = self.at.add(name, Process(TableRepartitionMap(selector)))
         self.enable_sending_old_values()
@@ -375,7 +375,7 @@ class KTable(Generic[K, V]):
     ) -> KTable[K, Any]:
         at, scope = self.at, self.at.scope
         store = None if materialized is None else scope.store(materialized, naming.TABLE_MERGE, at.key_serde, None)
-        given = None if named is None else named.name
+        given = name_of(named)
         name = scope.node_name(given, naming.TABLE_MERGE)
         sources = at.sources | table.at.sources
         scope.graph.copartitioned.append(sources)
@@ -461,9 +461,14 @@ class KTable(Generic[K, V]):
         Args:
             mapper: ``(key, value) -> key`` gives the records another key.
             named: Name of the node.
+
+        Raises:
+            TypeError: The mapper cannot be called; a name that is given alone is ``named=``.
         """
         from headrace.dsl.kstream import KStream
 
+        if mapper is not None and not callable(mapper):  # pyright: ignore[reportUnnecessaryComparison]  # a user's object
+            raise TypeError(f"to_stream takes a function first, and a name as named=, not {mapper!r}")
         stream: KStream[Any, V] = KStream(
             replace(self.at.add_operator(named, naming.TABLE_TO_STREAM, TableToStream()), repartition=False)
         )
@@ -471,4 +476,5 @@ class KTable(Generic[K, V]):
 
 
 def _store_name(materialized: Materialized[Any, Any] | None) -> str | None:
-    return None if materialized is None else materialized.store_name
+    given = checked(materialized, Materialized)
+    return None if given is None else given.store_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.api.options import Materialized
+from headrace.api.options import Materialized, checked, name_of
 from headrace.dsl.graph import Graph, NodeData, Process, Repartition, Store
 from headrace.errors import TopologyException
 from headrace.naming import NameProvider, RepartitionNames, validate_name
@@ -84,7 +84,7 @@ class Scope:
         value_serde: Serde[Any] | None,
     ) -> Store:
         """A store under the user's name or a generated one; the serdes count where the user gave none."""
-        chosen: Materialized[Any, Any] = materialized or Materialized()
+        chosen: Materialized[Any, Any] = checked(materialized, Materialized) or Materialized()
         name = chosen.store_name
         if name is None:
             name = self.names.store(prefix)
@@ -121,7 +121,7 @@ class Place:
 
     def add_operator(self, named: Named | None, prefix: str, operator: Operator) -> Place:
         """An operator below this node, under the user's name or a generated one."""
-        name = self.scope.node_name(None if named is None else named.name, prefix)
+        name = self.scope.node_name(name_of(named), prefix)
         return self.add(name, Process(operator))
 
     def new_key(self) -> Place:

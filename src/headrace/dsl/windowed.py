@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from headrace import naming
+from headrace.api.options import is_unnamed, name_of
 from headrace.api.windows import (
     MAX_TIMESTAMP,
     EmitStrategy,
@@ -157,6 +158,17 @@ class BySession:
         return SessionWindowedSerde(inner)
 
 
+def by_time(windows: Windows | SlidingWindows) -> Windows | SlidingWindows:
+    """The windows, which are not sessions.
+
+    Raises:
+        TypeError: They are no windows to aggregate by.
+    """
+    if not isinstance(windows, SlidingWindows) and not hasattr(windows, "windows_for"):
+        raise TypeError(f"windowed_by takes time, sliding, unlimited or session windows, not {windows!r}")
+    return windows
+
+
 class _WindowedStream(Generic[K, V]):
     """What the handles have in common: the grouped stream, and when results are given."""
 
@@ -181,7 +193,7 @@ class _WindowedStream(Generic[K, V]):
     ) -> KTable[Windowed[K], Any]:
         grouped = self._grouped
         store = grouped.at.scope.store(materialized, prefix, grouped.grouped.key_serde, value_serde)
-        name = grouped.at.scope.node_name(None if named is None else named.name, prefix)
+        name = grouped.at.scope.node_name(name_of(named), prefix)
         return grouped.aggregated(
             name,
             replace(store, shape=windowing.shape(self._emit)),
@@ -221,11 +233,7 @@ class TimeWindowedKStream(_WindowedStream[K, V]):
             materialized: The store.
             named: Name of the node.
         """
-        if (
-            materialized is not None
-            and materialized.store_name is None
-            and not isinstance(self._windows, SlidingWindows)
-        ):
+        if is_unnamed(materialized) and not isinstance(self._windows, SlidingWindows):
             # Java once took a number here and goes on to do so: later names depend on it
             self._grouped.at.scope.names.store(naming.AGGREGATE)
         return self._table(self._windowing, naming.AGGREGATE, Zero(), Add(1), materialized, Serdes.Long(), named)
@@ -286,7 +294,7 @@ class SessionWindowedKStream(_WindowedStream[K, V]):
             materialized: The store.
             named: Name of the node.
         """
-        if materialized is not None and materialized.store_name is None:
+        if is_unnamed(materialized):
             # Java once took a number here and goes on to do so: later names depend on it
             self._grouped.at.scope.names.store(naming.AGGREGATE)
         windowing = BySession(self._windows, _sum)

@@ -15,6 +15,7 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from headrace.api.serde import Serde
 from headrace.api.times import epoch_ms, milliseconds
 from headrace.config import StreamsConfig
 from headrace.errors import IllegalStateException, StreamsException
@@ -198,14 +199,23 @@ class TopologyTestDriver:
             value_serializer: Encodes values.
             start_timestamp: Time of records piped without one; the driver's wall clock when left out.
             auto_advance: How far that time moves after each such record.
+
+        Raises:
+            TypeError: A serde was given for one of its halves.
         """
+        _check_halves("serializer", key_serializer, value_serializer)
         start = self._now if start_timestamp is None else epoch_ms(start_timestamp)
         return TestInputTopic(self, topic_name, key_serializer, value_serializer, start, milliseconds(auto_advance))
 
     def create_output_topic(
         self, topic_name: str, key_deserializer: Deserializer[K], value_deserializer: Deserializer[V]
     ) -> TestOutputTopic[K, V]:
-        """A handle to read what was written to ``topic_name``, internal topics included."""
+        """A handle to read what was written to ``topic_name``, internal topics included.
+
+        Raises:
+            TypeError: A serde was given for one of its halves.
+        """
+        _check_halves("deserializer", key_deserializer, value_deserializer)
         return TestOutputTopic(self, topic_name, key_deserializer, value_deserializer)
 
     @property
@@ -445,6 +455,12 @@ class TopologyTestDriver:
 
     def _capture(self, written: Written) -> None:
         self._produced.setdefault(written.topic, deque()).append(written)
+
+
+def _check_halves(half: str, *given: object) -> None:
+    for one in given:
+        if isinstance(one, Serde):
+            raise TypeError(f"a {half} is expected here, not a {one.__class__.__name__}: give its .{half}")
 
 
 class TestInputTopic(Generic[K, V]):

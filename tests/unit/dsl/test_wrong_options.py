@@ -1,0 +1,57 @@
+"""An option in the place of another is refused where it is given, with what is expected there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace import Consumed, JoinWindows, KStream, KTable, Materialized, Named, Serdes, StreamsBuilder, TimeWindows
+from headrace.testing import TopologyTestDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TEXT: Any = Serdes.String()
+NAMED: Any = Named.as_("x")
+STORE: Any = Materialized.as_("x")
+WINDOWS: Any = TimeWindows.of_size_with_no_grace(1)
+JOIN_WINDOWS: Any = JoinWindows.of_time_difference_with_no_grace(1)
+
+WRONG: dict[str, Callable[[KStream[str, str], KTable[str, str]], object]] = {
+    "a Named is expected here, not Materialized": lambda s, t: s.map_values(str, STORE),
+    "a Materialized is expected here, not Named": lambda s, t: s.group_by_key().count(NAMED),
+    "a Materialized is expected here, not 'counts'": lambda s, t: s.group_by_key().count("counts"),  # type: ignore[arg-type]
+    "a Produced is expected here, not": lambda s, t: s.to("out", TEXT),
+    "a Grouped is expected here, not": lambda s, t: s.group_by_key(TEXT),
+    "a Joined is expected here, not Named": lambda s, t: s.join(t, max, NAMED),
+    "a JoinWindows is expected here, not TimeWindows": lambda s, t: s.join(s, max, WINDOWS),
+    "windowed_by takes time, sliding, unlimited or session windows, not JoinWindows": (
+        lambda s, t: s.group_by_key().windowed_by(JOIN_WINDOWS)
+    ),
+    "a Materialized is expected here, not String": lambda s, t: t.filter(lambda k, v: True, TEXT),
+    "to_stream takes a function first, and a name as named=, not Named": lambda s, t: t.to_stream(NAMED),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_option(message: str) -> None:
+    builder = StreamsBuilder()
+    stream, table = builder.stream("s", Consumed.with_(TEXT, TEXT)), builder.table("t", Consumed.with_(TEXT, TEXT))
+    with pytest.raises(TypeError, match=f"^{message}"):
+        WRONG[message](stream, table)
+
+
+def test_serde_for_consumed() -> None:
+    with pytest.raises(TypeError, match=r"^a Consumed is expected here, not"):
+        StreamsBuilder().stream("s", TEXT)
+
+
+def test_serde_for_a_serializer_of_a_test_topic() -> None:
+    builder = StreamsBuilder()
+    builder.stream("s", Consumed.with_(TEXT, TEXT)).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        with pytest.raises(TypeError, match=r"^a serializer is expected here, not a StringSerde: give its .serial"):
+            driver.create_input_topic("s", TEXT, TEXT.serializer)
+        with pytest.raises(TypeError, match=r"^a deserializer is expected here, not a StringSerde"):
+            driver.create_output_topic("out", TEXT.deserializer, TEXT)
