@@ -242,7 +242,7 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
         """
         rows, split, at = self.rows, self._split, self._at
         found: list[Found] = []
-        for prefix in self._segments.between(first, last, reverse=False):
+        for prefix in self._segments.live(first, last):
             for index_key, _ in rows.scan(prefix + b"\1" + low, prefix + b"\1" + high):
                 row_key = prefix + self._lead + self._from_time_key(index_key[at:])
                 stored = rows.get(row_key)

@@ -117,6 +117,13 @@ class Segments:
         self._recorded = (self.observed, self.sequence)
         self._numbers.read(self._rows)
 
+    def live(self, first: int, last: int) -> list[bytes]:
+        """Prefixes of the segments that are still there and may have rows of the times ``first`` to ``last``, in order.
+
+        A segment goes with the write that makes it too old, as in Java; its rows are deleted with the next commit.
+        """
+        return self.between(max(first, self._first_live() * self._interval_ms), last, reverse=False)
+
     def prefix(self, timestamp: int) -> bytes:
         """What the row key of a row of this time begins with."""
         return (timestamp // self._interval_ms).to_bytes(8, "big")

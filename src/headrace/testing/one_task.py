@@ -48,7 +48,7 @@ class OneTask:
         stores = directory / built.application_id / "0_0" / "rocksdb"
         self.global_task = _global_task(built, settings, directory)
         self._task = StreamTask(
-            merged(0, built.subtopologies),
+            merged(0, built.subtopologies, built.node_order),
             TaskId(0, 0),
             settings,
             self,

@@ -142,6 +142,8 @@ class BuiltTopology:
     copartitioned_sources: tuple[frozenset[str], ...] = ()
     """Names of the source nodes whose topics ``copartition_groups`` has."""
     global_stores: GlobalStores | None = None
+    node_order: tuple[str, ...] = ()
+    """Every node in the order in which it was added."""
 
     @property
     def has_patterns(self) -> bool:
@@ -203,14 +205,21 @@ def joined_topics(groups: Iterable[frozenset[str]], specs: Iterable[NodeSpec]) -
     return tuple(dict.fromkeys(frozenset(group) for group in group_of.values()))
 
 
-def merged(number: int, parts: Iterable[SubTopology]) -> SubTopology:
-    """Several sub-topologies as one, to run in one task."""
+def merged(number: int, parts: Iterable[SubTopology], order: Iterable[str]) -> SubTopology:
+    """Several sub-topologies as one, to run in one task, with their nodes in that order of names.
+
+    Operators are initialized, and caches flushed, in the order of the nodes.
+    """
     subs = tuple(parts)
+    nodes = {node.name: node for sub in subs for node in sub.nodes}
+    ordered = tuple(nodes[name] for name in order if name in nodes)
+    stores = {store.name: store for sub in subs for store in sub.stores}
+    used = (name for node in ordered if isinstance(node, ProcessorSpec) for name in hash_order(node.stores))
     return SubTopology(
         number,
-        tuple(node for sub in subs for node in sub.nodes),
+        ordered,
         MappingProxyType({name: children for sub in subs for name, children in sub.children.items()}),
-        tuple({store.name: store for sub in subs for store in sub.stores}.values()),
+        tuple(stores[name] for name in dict.fromkeys(used)),
         frozenset(topic for sub in subs for topic in sub.source_topics),
         frozenset(topic for sub in subs for topic in sub.sink_topics),
         MappingProxyType({name: topic for sub in subs for name, topic in sub.repartition_topics.items()}),

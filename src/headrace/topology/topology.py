@@ -436,6 +436,7 @@ class Topology:
             self.describe(),
             tuple(self._copartitioned),
             self._frozen_global_stores(global_subs),
+            tuple(self._specs),
         )
 
     # how it is done
@@ -488,7 +489,7 @@ class Topology:
         if not parts:
             return None
         topic_of = {name: self._source_changelogs[name] for name in self._global_stores}
-        return GlobalStores(merged(-1, parts), MappingProxyType(topic_of), frozenset(self._reprocessed))
+        return GlobalStores(merged(-1, parts, self._specs), MappingProxyType(topic_of), frozenset(self._reprocessed))
 
     def _connect(self, processor: str, store: str) -> None:
         if store in self._global_stores:

@@ -9,7 +9,7 @@ from headrace.api.record import Record
 from headrace.errors import IllegalStateException
 from headrace.state.keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 from headrace.testing.conformance import functions
-from headrace.testing.conformance.values import text
+from headrace.testing.conformance.values import text, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,7 +83,7 @@ class _WindowSum(_WithStore):
         store, key, timestamp = self._store, record.key, record.timestamp
         store.put(key, record.value, timestamp)
         rows = store.fetch(key, timestamp - self._back_ms, timestamp)
-        self.context.forward(record.with_value(sum(value for _, value in rows)))
+        self.context.forward(record.with_value(wrapped(sum(value for _, value in rows))))
 
 
 class _Ticks(Processor[Any, Any, Any, Any]):

@@ -75,6 +75,11 @@ def in_range(number: int, like: int) -> int:
     return Int(number) if isinstance(like, Int) else number
 
 
+def wrapped(number: int) -> int:
+    """``number`` as Java's ``long`` holds it, without a look at its bounds."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def parse(text: str, like: int) -> int:
     """The integer written in ``text``, in the type of ``like``.
 
