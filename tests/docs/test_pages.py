@@ -21,7 +21,8 @@ import pytest
 import headrace
 import headrace.dsl
 import headrace.errors
-from headrace.testing import TestInputTopic, TestOutputTopic, TopologyTestDriver
+import headrace.testing
+from headrace.testing import MockProcessorContext, TestInputTopic, TestOutputTopic, TopologyTestDriver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +172,9 @@ def test_the_index_lists_the_page(path: Path) -> None:
         ("errors.md", {name for name, member in vars(headrace.errors).items() if isinstance(member, type)}),
         ("processor-api.md", public(headrace.ProcessorContext) | public(headrace.Processor)),
         ("stores.md", public(headrace.Stores)),
+        ("testing.md", {*headrace.testing.__all__} - {"CapturedForward", "CapturedPunctuator"}),
         ("testing.md", public(TopologyTestDriver) | public(TestInputTopic) | public(TestOutputTopic)),
+        ("testing.md", public(MockProcessorContext) - public(headrace.ProcessorContext) - {"state_dir"}),
         ("windows.md", {name for name in headrace.__all__ if name.endswith("Windows")}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -460,7 +460,7 @@ class TopologyTestDriver:
 def _check_halves(half: str, *given: object) -> None:
     for one in given:
         if isinstance(one, Serde):
-            raise TypeError(f"a {half} is expected here, not a {one.__class__.__name__}: give its .{half}")
+            raise TypeError(f"a {half} is expected here, not {one!r}: give its .{half}")
 
 
 class TestInputTopic(Generic[K, V]):

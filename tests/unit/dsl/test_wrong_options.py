@@ -51,7 +51,7 @@ def test_serde_for_a_serializer_of_a_test_topic() -> None:
     builder = StreamsBuilder()
     builder.stream("s", Consumed.with_(TEXT, TEXT)).to("out")
     with TopologyTestDriver(builder.build()) as driver:
-        with pytest.raises(TypeError, match=r"^a serializer is expected here, not a StringSerde: give its .serial"):
+        with pytest.raises(TypeError, match=r"^a serializer is expected here, not StringSerde\(\): give its .serial"):
             driver.create_input_topic("s", TEXT, TEXT.serializer)
-        with pytest.raises(TypeError, match=r"^a deserializer is expected here, not a StringSerde"):
+        with pytest.raises(TypeError, match=r"^a deserializer is expected here, not StringSerde"):
             driver.create_output_topic("out", TEXT.deserializer, TEXT)
