@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from headrace.api.option_parts import HasName, HasSerdes
 from headrace.api.windows import MAX_TIMESTAMP, duration_ms
 from headrace.naming import validate_name
 
@@ -84,11 +85,12 @@ class JoinWindows:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamJoined(Generic[K, V, VO]):
+class StreamJoined(HasName, HasSerdes[K, V], Generic[K, V, VO]):
     """Serdes, names and stores of a join of two streams. What is None comes from the configuration, or is generated.
 
     Each side keeps its records in a window store of its own; a left or outer join keeps those that have met none yet in
-    a third one, which both sides share.
+    a third one, which both sides share. ``name`` is the base name of the nodes (``{name}-this-join``, …) and of the
+    repartition topics (``-left``, ``-right``).
     """
 
     key_serde: Serde[K] | None = None
@@ -103,9 +105,9 @@ class StreamJoined(Generic[K, V, VO]):
     topic_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
 
     def __post_init__(self) -> None:
-        for name in (self.name, self.store_name):
-            if name is not None:
-                validate_name(name)
+        HasName.__post_init__(self)
+        if self.store_name is not None:
+            validate_name(self.store_name)
 
     @staticmethod
     def with_(
@@ -128,21 +130,9 @@ class StreamJoined(Generic[K, V, VO]):
         """Base name of the stores: ``{store_name}-this-join-store``, ``-other-join-store`` and so on."""
         return StreamJoined(store_name=store_name)
 
-    def with_name(self, name: str) -> StreamJoined[K, V, VO]:
-        """Base name of the nodes (``{name}-this-join``, …) and of the repartition topics (``-left``, ``-right``)."""
-        return replace(self, name=name)
-
     def with_store_name(self, store_name: str) -> StreamJoined[K, V, VO]:
         """Another base name of the stores, see :meth:`as_`."""
         return replace(self, store_name=store_name)
-
-    def with_key_serde(self, key_serde: Serde[K] | None) -> StreamJoined[K, V, VO]:
-        """Another key serde."""
-        return replace(self, key_serde=key_serde)
-
-    def with_value_serde(self, value_serde: Serde[V] | None) -> StreamJoined[K, V, VO]:
-        """Another serde of this stream's values."""
-        return replace(self, value_serde=value_serde)
 
     def with_other_value_serde(self, other_value_serde: Serde[VO] | None) -> StreamJoined[K, V, VO]:
         """Another serde of the other stream's values."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from headrace.api.option_parts import HasName, HasSerdes
 from headrace.api.stores import StoreSupplier
 from headrace.api.windows import duration_ms
 from headrace.errors import TopologyException
@@ -49,13 +50,8 @@ def checked(option: T | None, kind: type[Any]) -> T | None:
     return option
 
 
-def _valid(name: str | None) -> None:
-    if name is not None:
-        validate_name(name)
-
-
 @dataclass(frozen=True, slots=True)
-class Named:
+class Named(HasName):
     """The name of a node.
 
     Raises:
@@ -64,16 +60,9 @@ class Named:
 
     name: str
 
-    def __post_init__(self) -> None:
-        _valid(self.name)
-
     @staticmethod
     def as_(name: str) -> Named:
         """A node's name."""
-        return Named(name)
-
-    def with_name(self, name: str) -> Named:
-        """Another name."""
         return Named(name)
 
 
@@ -88,7 +77,7 @@ def name_of(named: Named | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed(Generic[K, V]):
+class Consumed(HasName, HasSerdes[K, V]):
     """How a source topic is read. What is None comes from the configuration."""
 
     key_serde: Serde[K] | None = None
@@ -96,9 +85,6 @@ class Consumed(Generic[K, V]):
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: AutoOffsetReset | None = None
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        _valid(self.name)
 
     @staticmethod
     def with_(
@@ -115,14 +101,6 @@ class Consumed(Generic[K, V]):
         """Name of the node: of a stream's source; of a table's processor, whose source is then ``{name}-source``."""
         return Consumed(name=name)
 
-    def with_key_serde(self, key_serde: Serde[K] | None) -> Consumed[K, V]:
-        """Another key serde."""
-        return replace(self, key_serde=key_serde)
-
-    def with_value_serde(self, value_serde: Serde[V] | None) -> Consumed[K, V]:
-        """Another value serde."""
-        return replace(self, value_serde=value_serde)
-
     def with_timestamp_extractor(self, timestamp_extractor: TimestampExtractor | None) -> Consumed[K, V]:
         """Another timestamp extractor."""
         return replace(self, timestamp_extractor=timestamp_extractor)
@@ -131,22 +109,15 @@ class Consumed(Generic[K, V]):
         """Another reset policy."""
         return replace(self, offset_reset=offset_reset)
 
-    def with_name(self, name: str) -> Consumed[K, V]:
-        """Another name, see :meth:`as_`."""
-        return replace(self, name=name)
-
 
 @dataclass(frozen=True, slots=True)
-class Produced(Generic[K, V]):
+class Produced(HasName, HasSerdes[K, V]):
     """How a sink topic is written. Serdes of None are the stream's own, or else the configured defaults."""
 
     key_serde: Serde[K] | None = None
     value_serde: Serde[V] | None = None
     partitioner: StreamPartitioner[K, V] | None = None
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        _valid(self.name)
 
     @staticmethod
     def with_(
@@ -162,33 +133,18 @@ class Produced(Generic[K, V]):
         """Name of the sink node."""
         return Produced(name=name)
 
-    def with_key_serde(self, key_serde: Serde[K] | None) -> Produced[K, V]:
-        """Another key serde."""
-        return replace(self, key_serde=key_serde)
-
-    def with_value_serde(self, value_serde: Serde[V] | None) -> Produced[K, V]:
-        """Another value serde."""
-        return replace(self, value_serde=value_serde)
-
     def with_stream_partitioner(self, partitioner: StreamPartitioner[K, V] | None) -> Produced[K, V]:
         """Another partitioner."""
         return replace(self, partitioner=partitioner)
 
-    def with_name(self, name: str) -> Produced[K, V]:
-        """Another name of the sink node."""
-        return replace(self, name=name)
-
 
 @dataclass(frozen=True, slots=True)
-class Grouped(Generic[K, V]):
+class Grouped(HasName, HasSerdes[K, V]):
     """Serdes of a grouping, and the name of its repartition topic (where it makes one) and of its key-select node."""
 
     key_serde: Serde[K] | None = None
     value_serde: Serde[V] | None = None
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        _valid(self.name)
 
     @staticmethod
     def with_(
@@ -202,21 +158,9 @@ class Grouped(Generic[K, V]):
         """Base name of the repartition topic: ``{application.id}-{name}-repartition``."""
         return Grouped(name=name)
 
-    def with_key_serde(self, key_serde: Serde[K] | None) -> Grouped[K, V]:
-        """Another key serde."""
-        return replace(self, key_serde=key_serde)
-
-    def with_value_serde(self, value_serde: Serde[V] | None) -> Grouped[K, V]:
-        """Another value serde."""
-        return replace(self, value_serde=value_serde)
-
-    def with_name(self, name: str) -> Grouped[K, V]:
-        """Another name, see :meth:`as_`."""
-        return replace(self, name=name)
-
 
 @dataclass(frozen=True, slots=True)
-class Joined(Generic[K, V, VO]):
+class Joined(HasName, HasSerdes[K, V], Generic[K, V, VO]):
     """Serdes of a join of a stream with a table, the name of its node and of its repartition topic, its grace period.
 
     Raises:
@@ -230,7 +174,7 @@ class Joined(Generic[K, V, VO]):
     grace_ms: int | None = None
 
     def __post_init__(self) -> None:
-        _valid(self.name)
+        HasName.__post_init__(self)
         if self.grace_ms is not None and self.grace_ms < 0:
             raise ValueError(f"the grace period of a join must not be negative, but it is {self.grace_ms} ms")
 
@@ -251,21 +195,9 @@ class Joined(Generic[K, V, VO]):
         """Name of the join node, and base name of the repartition topic."""
         return Joined(name=name)
 
-    def with_key_serde(self, key_serde: Serde[K] | None) -> Joined[K, V, VO]:
-        """Another key serde."""
-        return replace(self, key_serde=key_serde)
-
-    def with_value_serde(self, value_serde: Serde[V] | None) -> Joined[K, V, VO]:
-        """Another serde of the stream's values."""
-        return replace(self, value_serde=value_serde)
-
     def with_other_value_serde(self, other_value_serde: Serde[VO] | None) -> Joined[K, V, VO]:
         """Another serde of the table's values."""
         return replace(self, other_value_serde=other_value_serde)
-
-    def with_name(self, name: str) -> Joined[K, V, VO]:
-        """Another name, see :meth:`as_`."""
-        return replace(self, name=name)
 
     def with_grace_period(self, grace_period: Duration | None) -> Joined[K, V, VO]:
         """Let the stream's records wait until stream time is ahead of them by this (versioned tables only).
@@ -277,7 +209,7 @@ class Joined(Generic[K, V, VO]):
 
 
 @dataclass(frozen=True, slots=True)
-class Materialized(Generic[K, V]):
+class Materialized(HasSerdes[K, V]):
     """The store of a table: name or supplier, serdes, body, caching, changelog.
 
     A store that is named can be queried by that name; one that is not has a generated name, which changes when
@@ -295,7 +227,8 @@ class Materialized(Generic[K, V]):
     retention_ms: int | None = None
 
     def __post_init__(self) -> None:
-        _valid(self.store_name)
+        if self.store_name is not None:
+            validate_name(self.store_name)
         if self.retention_ms is not None and self.retention_ms < 0:
             raise ValueError(f"the retention must not be negative, but it is {self.retention_ms} ms")
         if self.store_type is not None and self.store_supplier is not None:
@@ -316,14 +249,6 @@ class Materialized(Generic[K, V]):
     def with_(key_serde: Serde[K2] | None = None, value_serde: Serde[V2] | None = None) -> Materialized[K2, V2]:
         """Serdes of a store without a name."""
         return Materialized(key_serde=key_serde, value_serde=value_serde)
-
-    def with_key_serde(self, key_serde: Serde[K] | None) -> Materialized[K, V]:
-        """Another key serde."""
-        return replace(self, key_serde=key_serde)
-
-    def with_value_serde(self, value_serde: Serde[V] | None) -> Materialized[K, V]:
-        """Another value serde."""
-        return replace(self, value_serde=value_serde)
 
     def with_store_type(self, store_type: StoreType | DslStoreSuppliers) -> Materialized[K, V]:
         """Another body, or what supplies it. Not together with a supplier of this one store.
@@ -369,7 +294,7 @@ def is_unnamed(materialized: Materialized[Any, Any] | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Repartitioned(Generic[K, V]):
+class Repartitioned(HasName, HasSerdes[K, V]):
     """Name, serdes, partitioner and partition count of an explicit repartition.
 
     ``number_of_partitions`` None: as many as the sub-topology above has. The key serde does not fall back to the
@@ -383,7 +308,7 @@ class Repartitioned(Generic[K, V]):
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _valid(self.name)
+        HasName.__post_init__(self)
         if self.number_of_partitions is not None and self.number_of_partitions < 1:
             raise TopologyException(
                 f"a repartition topic needs at least one partition, but {self.number_of_partitions} were asked for"
@@ -399,14 +324,6 @@ class Repartitioned(Generic[K, V]):
         """Base name of the topic: ``{application.id}-{name}-repartition``."""
         return Repartitioned(name=name)
 
-    def with_key_serde(self, key_serde: Serde[K] | None) -> Repartitioned[K, V]:
-        """Another key serde."""
-        return replace(self, key_serde=key_serde)
-
-    def with_value_serde(self, value_serde: Serde[V] | None) -> Repartitioned[K, V]:
-        """Another value serde."""
-        return replace(self, value_serde=value_serde)
-
     def with_stream_partitioner(self, partitioner: StreamPartitioner[K, V] | None) -> Repartitioned[K, V]:
         """Another partitioner."""
         return replace(self, partitioner=partitioner)
@@ -419,13 +336,9 @@ class Repartitioned(Generic[K, V]):
         """
         return replace(self, number_of_partitions=number_of_partitions)
 
-    def with_name(self, name: str) -> Repartitioned[K, V]:
-        """Another name, see :meth:`as_`."""
-        return replace(self, name=name)
-
 
 @dataclass(frozen=True, slots=True)
-class TableJoined(Generic[K, KO]):
+class TableJoined(HasName, Generic[K, KO]):
     """Name and partitioners of a join of two tables by a foreign key.
 
     ``partitioner`` is that of the left table, ``other_partitioner`` that of the right one; both are asked with None as
@@ -435,9 +348,6 @@ class TableJoined(Generic[K, KO]):
     partitioner: StreamPartitioner[K, None] | None = None
     other_partitioner: StreamPartitioner[KO, None] | None = None
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        _valid(self.name)
 
     @staticmethod
     def with_(
@@ -460,13 +370,9 @@ class TableJoined(Generic[K, KO]):
         """Another partitioner of the right table."""
         return replace(self, other_partitioner=other_partitioner)
 
-    def with_name(self, name: str) -> TableJoined[K, KO]:
-        """Another name, see :meth:`as_`."""
-        return replace(self, name=name)
-
 
 @dataclass(frozen=True, slots=True)
-class Branched(Generic[S]):
+class Branched(HasName, Generic[S]):
     """Name of a branch, and what becomes of its stream (``S``).
 
     With ``chain_function`` its result takes the branch's place in the map of branches (None: not in the map); with
@@ -476,9 +382,6 @@ class Branched(Generic[S]):
     name: str | None = None
     chain_function: Callable[[S], S | None] | None = None
     chain_consumer: Callable[[S], None] | None = None
-
-    def __post_init__(self) -> None:
-        _valid(self.name)
 
     @staticmethod
     def as_(name: str) -> Branched[Any]:
@@ -494,7 +397,3 @@ class Branched(Generic[S]):
     def with_consumer(chain_consumer: Callable[[S2], None], name: str | None = None) -> Branched[S2]:
         """Hand the branch to a function, and keep it out of the map."""
         return Branched(name, chain_consumer=chain_consumer)
-
-    def with_name(self, name: str) -> Branched[S]:
-        """Another name."""
-        return replace(self, name=name)

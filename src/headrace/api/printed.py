@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from headrace.api.option_parts import HasName
 from headrace.errors import TopologyException
-from headrace.naming import validate_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class Printed(Generic[K, V]):
+class Printed(HasName, Generic[K, V]):
     """Lines ``[label]: text`` on standard output or in a file.
 
     The label is the name of the node above unless another is given; the text is ``key, value`` unless a mapper makes
@@ -33,10 +33,6 @@ class Printed(Generic[K, V]):
     label: str | None = None
     mapper: Callable[[K, V], str] | None = None
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.name is not None:
-            validate_name(self.name)
 
     @staticmethod
     def to_sys_out() -> Printed[Any, Any]:
@@ -66,7 +62,3 @@ class Printed(Generic[K, V]):
     def with_key_value_mapper(self, mapper: Callable[[K, V], str]) -> Printed[K, V]:
         """Another text: ``mapper(key, value)``."""
         return replace(self, mapper=mapper)
-
-    def with_name(self, name: str) -> Printed[K, V]:
-        """Name of the node."""
-        return replace(self, name=name)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from headrace.api.option_parts import HasName
 from headrace.api.windows import MAX_TIMESTAMP, Windowed, duration_ms
-from headrace.naming import validate_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +91,7 @@ class EagerBufferConfig(BufferConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Suppressed(Generic[K]):
+class Suppressed(HasName, Generic[K]):
     """Which changes of a table with keys ``K`` go on, and when.
 
     Attributes:
@@ -103,10 +103,6 @@ class Suppressed(Generic[K]):
     buffer: BufferConfig
     wait_ms: int | None
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.name is not None:
-            validate_name(self.name)
 
     @staticmethod
     def until_window_closes(buffer_config: StrictBufferConfig) -> Suppressed[Windowed[Any]]:
@@ -128,7 +124,3 @@ class Suppressed(Generic[K]):
     def until_time_limit(time_to_wait_for_more_events: Duration, buffer_config: BufferConfig) -> Suppressed[Any]:
         """The latest change of each key, so long after the first one that waited."""
         return Suppressed(buffer_config, duration_ms(time_to_wait_for_more_events, "time_to_wait_for_more_events"))
-
-    def with_name(self, name: str) -> Suppressed[K]:
-        """Another name."""
-        return replace(self, name=name)
