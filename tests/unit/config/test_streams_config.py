@@ -258,6 +258,7 @@ def test_unknown_keys_warn_with_the_nearest_and_are_kept(caplog: pytest.LogCaptu
             "zebra": [1],
             "topic.retention.ms": "-1",
             "client.tag.zone": "a",
+            "__internal.setting__": 1,
         }
     )
     assert warnings(caplog) == [

@@ -1,4 +1,4 @@
-"""Joins of two streams: what the recorded cases of Java cannot show."""
+"""Joins of two streams, and of a stream with a versioned table: what the recorded cases of Java cannot show."""
 
 from __future__ import annotations
 
@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace import Consumed, JoinWindows, JsonSerde, Produced, Serdes, StreamJoined, StreamsBuilder
+from headrace import (
+    Consumed,
+    Joined,
+    JoinWindows,
+    JsonSerde,
+    Materialized,
+    Produced,
+    Serdes,
+    StreamJoined,
+    StreamsBuilder,
+)
 from headrace.api.handlers import LogAndContinueProcessingExceptionHandler
 from headrace.errors import FailedProcessingException, StreamsException
 from headrace.state.builders import Stores
 from headrace.testing.driver import TopologyTestDriver
 
 if TYPE_CHECKING:
-    from headrace import KStream, Serde
+    from headrace import KStream, KTable, Serde
 
 TEXT = Serdes.String()
 LISTS: Serde[list[Any]] = JsonSerde(list[Any])
@@ -87,14 +97,30 @@ def test_a_joiner_that_fails_for_a_row_that_met_none_loses_that_row_only() -> No
     assert dropped == 1
 
 
-def test_stores_in_the_same_state_after_a_restart_give_what_they_still_owe() -> None:
+@pytest.mark.parametrize("where", ["1", "elsewhere"], ids=["from its directory", "from the changelogs"])
+@pytest.mark.parametrize("grace", [0, 5])
+def test_after_a_crash_both_sides_are_found_and_what_met_none_is_still_given(where: str, grace: int) -> None:
     builder = StreamsBuilder()
     left, right = _streams(builder)
-    left.outer_join(right, lambda one, other: f"{one}+{other}", JoinWindows.of_time_difference_with_no_grace(0)).to(
-        "out"
-    )
-    out, _ = _run(builder, [("l", "a", "1", 1), ("r", "b", "2", 1), ("r", "c", "3", 5)])
-    assert out == [("b", "None+2", 1), ("a", "1+None", 1)]
+    windows = JoinWindows.of_time_difference_and_grace(grace and 10, grace)
+    left.outer_join(right, lambda one, other: f"{one}+{other}", windows).to("out")
+    with TopologyTestDriver(
+        builder.build(), {"default.key.serde": TEXT, "default.value.serde": TEXT}, 0, partitions=1
+    ) as driver:
+        topics = {side: driver.create_input_topic(side, TEXT.serializer, TEXT.serializer) for side in "lr"}
+        out = driver.create_output_topic("out", TEXT.deserializer, TEXT.deserializer)
+        topics["l"].pipe_input("a", "1", 20)
+        topics["l"].pipe_input("a", "2", 20)
+        topics["r"].pipe_input("b", "3", 21)
+        driver.kill_instance("1")
+        driver.start_instance(where)
+        if grace:
+            topics["r"].pipe_input("a", "4", 22)
+            assert out.read_values_to_list() == ["1+4", "2+4"]
+        topics["l"].pipe_input("c", "5", 60)
+        assert out.read_key_values_to_list() == (
+            [("b", "None+3")] if grace else [("a", "1+None"), ("a", "2+None"), ("b", "None+3")]
+        )
 
 
 def test_supplied_stores_must_fit_the_windows() -> None:
@@ -123,3 +149,61 @@ def test_a_stream_is_joined_with_streams_and_tables_only() -> None:
     left, _ = _streams(builder)
     with pytest.raises(TypeError, match="not with a list"):
         left.join([], lambda one, other: one)  # type: ignore[call-overload]  # what is tested
+
+
+def _with_grace(builder: StreamsBuilder, grace: int) -> None:
+    table: KTable[str, str] = builder.table(
+        "t", Consumed.with_(TEXT, TEXT), Materialized.as_(Stores.persistent_versioned_key_value_store("rows", 1000))
+    )
+    stream = builder.stream("s", Consumed.with_(TEXT, TEXT))
+    joined: Joined[str, str, str] = Joined.with_(TEXT, TEXT, TEXT, "join", grace)
+    stream.join(table, lambda one, row: f"{one}+{row}", joined).to("out", Produced.with_(TEXT, TEXT))
+
+
+@pytest.mark.parametrize("where", ["1", "elsewhere"], ids=["from its directory", "from the changelogs"])
+def test_records_that_wait_for_a_table_survive_a_crash(where: str) -> None:
+    builder = StreamsBuilder()
+    _with_grace(builder, 10)
+    with TopologyTestDriver(builder.build(), {}, 0, partitions=1) as driver:
+        topics = {name: driver.create_input_topic(name, TEXT.serializer, TEXT.serializer) for name in "st"}
+        out = driver.create_output_topic("out", TEXT.deserializer, TEXT.deserializer)
+        topics["t"].pipe_input("a", "row", 1)
+        topics["s"].pipe_input("a", "1", 5)
+        topics["s"].pipe_input("a", "2", 5)
+        driver.kill_instance("1")
+        driver.start_instance(where)
+        # the same key and time once more: it must not take the place of one that waits
+        topics["s"].pipe_input("a", "3", 5)
+        topics["s"].pipe_input("a", "4", 4)
+        assert out.is_empty()
+        topics["s"].pipe_input("a", "5", 15)
+        assert out.read_values_to_list() == ["4+row", "1+row", "2+row", "3+row"]
+
+
+def test_a_joiner_that_fails_for_a_record_that_waited_loses_that_record_only() -> None:
+    builder = StreamsBuilder()
+    table: KTable[str, str] = builder.table(
+        "t", Consumed.with_(TEXT, TEXT), Materialized.as_(Stores.persistent_versioned_key_value_store("rows", 1000))
+    )
+    builder.stream("s", Consumed.with_(TEXT, TEXT)).left_join(
+        table, lambda one, row: str(int(one)), Joined.with_(TEXT, TEXT, TEXT, grace_period=5)
+    ).to("out")
+    rows: list[tuple[str, str | None, Any, int]] = [
+        ("s", "a", "x", 1),
+        ("s", "b", "2", 2),
+        ("s", "c", "3", 20),
+        ("s", "d", "4", 40),
+    ]
+    out, dropped = _run(builder, rows, CONTINUE)
+    assert out == [("b", "2", 2), ("c", "3", 20)]
+    assert dropped == 1
+
+
+def test_a_grace_period_needs_a_versioned_table_that_remembers_as_long() -> None:
+    with pytest.raises(ValueError, match="store rows of its table keeps a history of 1000 ms"):
+        _with_grace(StreamsBuilder(), 1001)
+    builder = StreamsBuilder()
+    stream = builder.stream("s", Consumed.with_(TEXT, TEXT))
+    table: KTable[str, str] = builder.table("t", Consumed.with_(TEXT, TEXT), Materialized.as_("rows"))
+    with pytest.raises(ValueError, match="the store rows is not versioned"):
+        stream.join(table, lambda one, row: one + row, Joined.with_(grace_period=5))
