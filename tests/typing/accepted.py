@@ -7,7 +7,13 @@ from datetime import timedelta
 from typing import assert_type
 
 from headrace import (
+    BufferConfig,
+    CogroupedKStream,
     Consumed,
+    EmitStrategy,
+    FixedKeyProcessor,
+    FixedKeyRecord,
+    GlobalKTable,
     Grouped,
     Joined,
     JoinWindows,
@@ -18,11 +24,22 @@ from headrace import (
     KTable,
     Materialized,
     Printed,
+    Processor,
     Produced,
+    Record,
     Serde,
     Serdes,
+    SessionWindowedKStream,
+    SessionWindows,
+    SlidingWindows,
     StreamJoined,
     StreamsBuilder,
+    Suppressed,
+    TableJoined,
+    TimeWindowedKStream,
+    TimeWindows,
+    UnlimitedWindows,
+    Windowed,
 )
 
 
@@ -50,6 +67,36 @@ def parse(text: str) -> Line:
 
 def price(line: Line, course: Course | None) -> Priced:
     return Priced(line, course)
+
+
+def add_cents(key: str, line: Line, total: int) -> int:
+    return total + line.cents
+
+
+def add_length(key: str, value: str, total: int) -> int:
+    return total + len(value)
+
+
+def set_of_courses() -> set[str]:
+    return set()
+
+
+def add_course(key: str, line: Line, courses: set[str]) -> set[str]:
+    return courses | {line.course}
+
+
+def either_course(key: str, one: set[str], other: set[str]) -> set[str]:
+    return one | other
+
+
+class ByCents(Processor[str, Line, int, str]):
+    def process(self, record: Record[str, Line]) -> None:
+        self.context.forward(Record(record.value.cents, record.value.course, record.timestamp))
+
+
+class Titles(FixedKeyProcessor[str, Line, str]):
+    def process(self, record: FixedKeyRecord[str, Line]) -> None:
+        self.context.forward(record.with_value(record.value.course))
 
 
 text: Serde[str] = Serdes.String()
@@ -133,3 +180,59 @@ assert_type(table.to_stream(lambda key, line: line.cents), KStream[int, Line])
 by_course = table.group_by(lambda key, line: (line.course, line.cents))
 assert_type(by_course, KGroupedTable[str, int])
 assert_type(by_course.count(), KTable[str, int])
+assert_type(by_course.reduce(lambda total, cents: total + cents, lambda total, cents: total - cents), KTable[str, int])
+
+# windows
+tumbling = grouped.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(hours=1)))
+assert_type(tumbling, TimeWindowedKStream[str, Line])
+assert_type(tumbling.count(), KTable[Windowed[str], int])
+assert_type(tumbling.emit_strategy(EmitStrategy.on_window_close()), TimeWindowedKStream[str, Line])
+assert_type(tumbling.reduce(lambda old, line: line), KTable[Windowed[str], Line])
+totals = tumbling.aggregate(lambda: 0.0, lambda key, line, total: total + line.cents / 100)
+assert_type(totals, KTable[Windowed[str], float])
+assert_type(totals.to_stream(), KStream[Windowed[str], float])
+assert_type(totals.to_stream(lambda windowed, total: windowed.key), KStream[str, float])
+assert_type(totals.to_stream().select_key(lambda windowed, total: windowed.window.start), KStream[int, float])
+assert_type(totals.suppress(Suppressed.until_window_closes(BufferConfig.unbounded())), KTable[Windowed[str], float])
+assert_type(
+    grouped.windowed_by(SlidingWindows.of_time_difference_with_no_grace(1000)).count(), KTable[Windowed[str], int]
+)
+assert_type(grouped.windowed_by(UnlimitedWindows.of()).count(), KTable[Windowed[str], int])
+sessions = grouped.windowed_by(SessionWindows.of_inactivity_gap_and_grace(1000, 100))
+assert_type(sessions, SessionWindowedKStream[str, Line])
+assert_type(sessions.aggregate(set_of_courses, add_course, either_course), KTable[Windowed[str], set[str]])
+
+# several groups in one table
+cogrouped = grouped.cogroup(add_cents).cogroup(raw.group_by_key(), add_length)
+assert_type(cogrouped, CogroupedKStream[str, int])
+assert_type(cogrouped.aggregate(lambda: 0), KTable[str, int])
+assert_type(
+    cogrouped.windowed_by(TimeWindows.of_size_with_no_grace(1000)).aggregate(lambda: 0), KTable[Windowed[str], int]
+)
+
+# tables with tables
+assert_type(table.join(courses, Priced), KTable[str, Priced])
+assert_type(table.left_join(courses, price), KTable[str, Priced])
+assert_type(
+    table.outer_join(courses, lambda line, course: (line is None, course is None)), KTable[str, tuple[bool, bool]]
+)
+assert_type(
+    table.join(
+        courses, Priced, foreign_key_extractor=lambda line: line.course, table_joined=TableJoined.as_("by-course")
+    ),
+    KTable[str, Priced],
+)
+assert_type(table.left_join(courses, price, foreign_key_extractor=lambda line: line.course), KTable[str, Priced])
+
+# a stream with a global table, whose keys are others
+prices = builder.global_table("prices", Consumed.with_(Serdes.Integer(), course_serde))
+assert_type(prices, GlobalKTable[int, Course])
+assert_type(lines.join(prices, lambda key, line: line.cents, Priced), KStream[str, Priced])
+assert_type(
+    lines.left_join(prices, lambda key, line: line.cents, lambda key, line, course: key, with_key=True),
+    KStream[str, str],
+)
+
+# processors
+assert_type(lines.process(ByCents), KStream[int, str])
+assert_type(lines.process_values(Titles), KStream[str, str])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace import (
+    BufferConfig,
     Consumed,
     Joined,
     JoinWindows,
@@ -13,11 +14,16 @@ from headrace import (
     KTable,
     Materialized,
     Printed,
+    Processor,
     Produced,
+    Record,
     Serde,
     Serdes,
+    SessionWindows,
     StreamJoined,
     StreamsBuilder,
+    Suppressed,
+    TimeWindows,
 )
 
 
@@ -44,6 +50,15 @@ def with_number(line: Line, course: int) -> str:
     return line.course * course
 
 
+def add_cents(key: str, line: Line, total: int) -> int:
+    return total + line.cents
+
+
+class ByCents(Processor[str, Line, int, str]):
+    def process(self, record: Record[str, Line]) -> None:
+        self.context.forward(Record(record.value.cents, record.value.course, record.timestamp))
+
+
 text: Serde[str] = Serdes.String()
 line_serde: Serde[Line] = JsonSerde(Line)
 builder = StreamsBuilder()
@@ -51,6 +66,7 @@ lines = builder.stream("lines", Consumed.with_(text, line_serde))
 names = builder.stream("names", Consumed.with_(text, text))
 courses: KTable[str, Course] = builder.table("courses", Consumed.with_(text, JsonSerde(Course)))
 changes = courses.to_stream()
+prices = builder.global_table("prices", Consumed.with_(Serdes.Integer(), JsonSerde(Course)))
 soon = JoinWindows.of_time_difference_with_no_grace(1000)
 
 # one record at a time
@@ -86,3 +102,24 @@ grouped.count(Materialized.with_(text, text))  # refused: counts are numbers
 lines.to_table(Materialized.with_(text, text))  # refused: the serde of another type
 courses.map_values(line_length)  # refused: the values are courses
 courses.filter(lambda key, course: course.price > 0)  # refused: no such field
+
+# windows
+windowed = grouped.windowed_by(TimeWindows.of_size_with_no_grace(1000))
+windowed.count().to_stream(lambda key, count: key.upper())  # refused: the key is windowed
+windowed.reduce(lambda old, line: line.course)  # refused: a line is wanted
+windowed.count(Materialized.with_(text, text))  # refused: counts are numbers
+sessions = grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5))
+sessions.aggregate(int, add_cents)  # refused: nothing merges sessions
+grouped.windowed_by(soon)  # refused: windows of joins
+windowed.count().suppress(Suppressed.until_window_closes(BufferConfig.max_records(5)))  # refused: emits early
+
+# tables with tables
+table = lines.to_table()
+table.left_join(courses, with_course)  # refused: the course may be None
+table.join(courses, with_course, foreign_key_extractor=lambda line: line.cents)  # refused: keys are texts
+table.group_by(lambda key, line: line.course)  # refused: a pair is wanted
+
+# a global table, several groups, processors
+lines.join(prices, lambda key, line: line.course, with_course)  # refused: its keys are numbers
+grouped.cogroup(add_cents).cogroup(names.group_by_key(), add_cents)  # refused: values of another type
+names.process(ByCents)  # refused: a processor of lines
