@@ -49,10 +49,11 @@ class UnsupportedVersionException(KafkaException):
 
 
 class TopologyException(KafkaException):
-    """The topology is not valid. Raised while building, before anything runs."""
+    """The topology is not valid. Raised while building, before anything runs. ``problem`` is the bare text."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"Invalid topology: {message}")
+        self.problem = message
 
 
 class StreamsException(KafkaException):

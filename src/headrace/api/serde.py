@@ -118,6 +118,10 @@ class SerdeContext(Protocol):
         """The ``application.id``."""
         ...
 
+    def configured(self, *, is_key: bool) -> Serde[Any] | None:
+        """The default serde of keys or values; None when it is not set."""
+        ...
+
     def key_serde(self) -> Serde[Any]:
         """The default serde of keys.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from headrace.api.engine import ProcessorMetadata, RecordContext
-from headrace.api.serde import NeedsContext, Serde
 from headrace.engine.codecs import bind_decoders, bind_encoders
 from headrace.engine.failures import TaskFailures
 from headrace.engine.punctuation import Punctuations
 from headrace.engine.queues import make_queue
+from headrace.engine.serdes import SerdeContextOf, TaskSerdes
 from headrace.engine.sinks import bind_dynamic_sink, bind_sink
 from headrace.engine.tracing import ReleasingCollector, change_in_own_context, in_own_context, traced_source
-from headrace.errors import IllegalStateException, StreamsException, TopologyException
+from headrace.errors import IllegalStateException, StreamsException
 from headrace.metrics import TaskMetrics
 from headrace.naming import changelog_topic
 from headrace.processors.stateless import PassThrough, StreamBranch
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from headrace.state.builders import StoreBuilder
     from headrace.state.cache import CacheBudget
     from headrace.topology.built import SubTopology
-
-_Part = TypeVar("_Part")
 
 
 class BoundTask:
@@ -82,6 +80,7 @@ class BoundTask:
         self._sources: list[tuple[SourceSpec, Process]] = []
         self._lives: list[tuple[Callable[[], None] | None, Callable[[], None] | None]] = []
         self._closers: list[Callable[[], None]] = []
+        self._serdes = TaskSerdes(sub, settings)
         self._collector: RecordCollector = ReleasingCollector(collector, self.record) if self._traced else collector
         try:
             for builder in sub.stores:
@@ -142,18 +141,18 @@ class BoundTask:
         name, settings = builder.name, self.settings
         changelog = self.sub.store_changelogs.get(name)
         log = None if changelog is None or changelog in self.sub.source_changelogs else self._logger(changelog)
+        key_serde, value_serde = self._serdes.of_store(builder)
         store = builder.build(
             StoreContext(
                 serde_topic=changelog or changelog_topic(settings.application_id, name),
                 path=store_path(name),
                 log=log,
-                key_serde=lambda given: self._serde(given, settings.default_key_serde, f"key of store {name}", "key"),
-                value_serde=lambda given: self._serde(
-                    given, settings.default_value_serde, f"value of store {name}", "value"
-                ),
+                key_serde=key_serde,
+                value_serde=value_serde,
                 record=self.record,
                 budget=budget,
                 drop=self.failures.drop,
+                place=self._serdes.place_of(name),
             )
         )
         self.stores[name] = store
@@ -171,16 +170,6 @@ class BoundTask:
                 raise self.failures.fail(e)  # noqa: B904  # it is the same error, or an earlier one
 
         return log
-
-    def _serde(self, given: Serde[Any] | None, default: Serde[Any] | None, what: str, part: str) -> Serde[Any]:
-        serde = given if given is not None else _set(default, what, part)
-        serializer, deserializer = self._complete(serde.serializer, what), self._complete(serde.deserializer, what)
-        if serializer is serde.serializer and deserializer is serde.deserializer:
-            return serde
-        return Serde(serializer, deserializer, immutable=serde.immutable, exact=serde.exact, faithful=serde.faithful)
-
-    def _complete(self, part: _Part, what: str) -> _Part:
-        return part.in_context(_SerdeContext(self.settings, what)) if isinstance(part, NeedsContext) else part
 
     def _bind_nodes(self) -> None:
         process: dict[str, Process] = {}
@@ -226,12 +215,7 @@ class BoundTask:
 
     def _bind_source(self, spec: SourceSpec, topic: str, child: Process) -> None:
         settings = self.settings
-        key = spec.key_deserializer or self._default(settings.default_key_serde, spec.name, "key").deserializer
-        value = spec.value_deserializer or self._default(settings.default_value_serde, spec.name, "value").deserializer
-        key, value = (
-            self._complete(key, f"key at node {spec.name}"),
-            self._complete(value, f"value at node {spec.name}"),
-        )
+        key, value = self._serdes.of_source(spec)
         given = self._partitions
         partitions = [TopicPartition(topic, self.task_id.partition)] if given is None else given
         for partition in partitions:
@@ -248,17 +232,8 @@ class BoundTask:
                     self.failures.drop,
                 )
 
-    def _default(self, serde: Serde[Any] | None, node: str, part: str) -> Serde[Any]:
-        return self._serde(None, serde, f"{part} at node {node}", part)
-
     def _bind_sink(self, spec: SinkSpec) -> Process:
-        settings = self.settings
-        key = spec.key_serializer or self._default(settings.default_key_serde, spec.name, "key").serializer
-        value = spec.value_serializer or self._default(settings.default_value_serde, spec.name, "value").serializer
-        key, value = (
-            self._complete(key, f"key at node {spec.name}"),
-            self._complete(value, f"value at node {spec.name}"),
-        )
+        key, value = self._serdes.of_sink(spec)
         topic, rest = spec.topic, (spec.partitioner, self._collector, self.failures, self._chooser_error(spec.name))
         if isinstance(topic, str):
             return bind_sink(spec.name, topic, bind_encoders(key, value, topic), *rest)
@@ -283,32 +258,6 @@ class BoundTask:
         self.record.interrupt = True
 
 
-def _set(default: Serde[Any] | None, what: str, part: str) -> Serde[Any]:
-    if default is None:
-        raise TopologyException(
-            f"no serde for the {what}, and default.{part}.serde is not set: pass one, or set the default"
-        )
-    return default
-
-
-class _SerdeContext:
-    """Body of :class:`headrace.api.serde.SerdeContext` for one place, which its errors name."""
-
-    def __init__(self, settings: EngineSettings, what: str) -> None:
-        self._settings = settings
-        self._what = what
-
-    @property
-    def application_id(self) -> str:
-        return self._settings.application_id
-
-    def key_serde(self) -> Serde[Any]:
-        return _set(self._settings.default_key_serde, f"keys inside the {self._what}", "key")
-
-    def value_serde(self) -> Serde[Any]:
-        return _set(self._settings.default_value_serde, f"values inside the {self._what}", "value")
-
-
 class _Node:
     """Body of :class:`headrace.api.engine.NodeContext`."""
 
@@ -326,7 +275,7 @@ class _Node:
         self.forward_change = _fan_out_changes(change_children)
         self.task_id = task.task_id
         self.application_id = task.settings.application_id
-        self.serdes: SerdeContext = _SerdeContext(task.settings, f"node {spec.name}")
+        self.serdes: SerdeContext = SerdeContextOf(task.settings, f"node {spec.name}")
         self.app_configs = task.settings.app_configs
         self.metadata = task.metadata
         self.drop = task.failures.drop

@@ -25,11 +25,13 @@ class HeaderCell:
 
 
 class Encoders(NamedTuple):
-    """A topic's encoders. ``cell`` is None where neither has to do with headers."""
+    """A topic's encoders. ``cell`` is None where neither has to do with headers; the names are the serializers'."""
 
     key: Callable[[Any], bytes | None]
     value: Callable[[Any], bytes | None]
     cell: HeaderCell | None
+    key_name: str
+    value_name: str
 
 
 class Decoders(NamedTuple):
@@ -48,6 +50,8 @@ def bind_encoders(key: Serializer[Any], value: Serializer[Any], topic: str) -> E
         key.bind(topic) if for_key is None else _encoder(for_key, cell),
         value.bind(topic) if for_value is None else _encoder(for_value, cell),
         None if for_key is None and for_value is None else cell,
+        type(key).__name__,
+        type(value).__name__,
     )
 
 

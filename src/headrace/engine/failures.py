@@ -116,7 +116,9 @@ class TaskFailures:
 
     def fail_here(self, error: Exception) -> Exception:
         """As :meth:`fail`, for whatever came up through the operators: an error that is not ours gets its place."""
-        if self.failure is None and not isinstance(error, KafkaException):
+        if self.failure is None and (
+            not isinstance(error, KafkaException) or isinstance(error, SerializationException)
+        ):
             source = self._here()
             wrapped = StreamsException(
                 f"{type(error).__name__} while processing (taskId={self._task_id}, topic={source.topic}, "
@@ -252,6 +254,7 @@ class TaskFailures:
         value: Any,
         timestamp: int,
         headers: Headers | None,
+        serializer: str,
     ) -> None:
         """The key or value of a record for a sink cannot be encoded. Returns when it is skipped.
 
@@ -259,13 +262,12 @@ class TaskFailures:
             StreamsException: The production handler chose to fail, or the serializer is not set up.
         """
         self._pass_on(error)
-        if not isinstance(error, SerializationException):
-            given = key if origin is SerializationExceptionOrigin.KEY else value
-            text = (
-                f"the {origin.value} for topic {topic} cannot be encoded: {type(error).__name__} "
-                f"(its type is {type(given).__name__})"
-            )
-            error = _caused(SerializationException(text), error)
+        given = type(key if origin is SerializationExceptionOrigin.KEY else value).__name__
+        what = f"The {origin.value} of a record for {topic} is a {given} that {serializer} does not take"
+        if isinstance(error, SerializationException):
+            what = f"{what}: {error}"
+        else:
+            error = _caused(SerializationException(f"{what}: {type(error).__name__}"), error)
         source = self._here()
         context = self._context(source, node, timestamp, headers)
         record = ProducerRecord(topic, None, key, value, timestamp, headers)
@@ -274,8 +276,8 @@ class TaskFailures:
             self._drop("serialization error", source)
             return
         failed = StreamsException(
-            f"The {origin.value} of a record for {topic} cannot be encoded ({self._place(node, source)}). Pass the "
-            "serde that fits its type (Produced, Grouped, Repartitioned) or set the default serdes.",
+            f"{what} ({self._place(node, source)}). Pass the serde that fits its type (Produced, Grouped, "
+            "Repartitioned) or set the default serdes.",
             self._task_id,
         )
         raise (failed if self.processing_may_go_on else self.fail(failed)) from error

@@ -114,7 +114,7 @@ def _bind(
     chooser_error: ChooserError,
     send: Send,
 ) -> Process:
-    encode_key, encode_value, cell = encoders
+    encode_key, encode_value, cell, key_serializer, value_serializer = encoders
     anywhere: tuple[int | None, ...] = (None,)
     encode_error, send_error = failures.encode_error, failures.send_error
 
@@ -125,12 +125,14 @@ def _bind(
         try:
             raw_key = None if key is None else encode_key(key)
         except Exception as e:
-            encode_error(name, topic, SerializationExceptionOrigin.KEY, e, key, value, timestamp, headers)
+            origin = SerializationExceptionOrigin.KEY
+            encode_error(name, topic, origin, e, key, value, timestamp, headers, key_serializer)
             return
         try:
             raw_value = None if value is None else encode_value(value)
         except Exception as e:
-            encode_error(name, topic, SerializationExceptionOrigin.VALUE, e, key, value, timestamp, headers)
+            origin = SerializationExceptionOrigin.VALUE
+            encode_error(name, topic, origin, e, key, value, timestamp, headers, value_serializer)
             return
         for partition in partitions:
             try:

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.config import StreamsConfig
+from headrace.engine.serdes import check_serdes
 from headrace.errors import IllegalStateException, TopologyException
 from headrace.runtime.classes import engine_settings
 from headrace.runtime.client import ClientSettings, fingerprint
@@ -50,7 +51,7 @@ class KafkaStreams:
 
     Raises:
         ConfigException: A setting is missing or not allowed.
-        TopologyException: The topology is empty or not valid.
+        TopologyException: The topology is empty or not valid, or a place of it has no serde.
         LockException: Another running instance uses the state directory.
     """
 
@@ -68,6 +69,7 @@ class KafkaStreams:
                 "Topology has no stream threads and no global threads, must subscribe to at least one source"
             )
         engine = engine_settings(self._config, lambda: time.time_ns() // 1_000_000)
+        check_serdes(built, engine)
         self._directory = StateDirectory(get(StreamsConfig.STATE_DIR_CONFIG), application_id)
         try:
             process_id = self._directory.process_id

@@ -136,7 +136,9 @@ def _integer_packer(name: str, layout: str, bits: int) -> Callable[[int], bytes]
         try:
             return pack(data)
         except struct.error:
-            raise SerializationException(f"{name} cannot hold {data}: it is not a signed {bits}-bit number") from None
+            raise SerializationException(
+                f"{name} cannot hold an int of {data.bit_length()} bits: it is not a signed {bits}-bit number"
+            ) from None
 
     return bound
 
@@ -164,7 +166,7 @@ def _as_float(name: str, data: object) -> float:
     except OverflowError:
         value = float("inf")
     if value != data:
-        raise SerializationException(f"{name} cannot hold the integer {data} exactly")
+        raise SerializationException(f"{name} cannot hold an int of {data.bit_length()} bits exactly")
     return value
 
 
@@ -191,7 +193,7 @@ def _pack_float(data: object) -> bytes:
     try:
         return _raw_float(value)
     except OverflowError:
-        raise SerializationException(f"FloatSerializer cannot hold {data}: it is out of the 32-bit range") from None
+        raise SerializationException("FloatSerializer cannot hold a float out of the 32-bit range") from None
 
 
 class LongSerializer(_PrimitiveSerializer[int]):

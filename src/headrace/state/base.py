@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.errors import InvalidStateStoreException
+from headrace.errors import (
+    AuthorizationException,
+    ConfigException,
+    InvalidStateStoreException,
+    SerializationException,
+    TimeoutException,
+)
 from headrace.state.buffer import overlaid
 from headrace.state.cache import UNDECODED, RecordCache
 
@@ -12,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.api.engine import ProcessChange
-    from headrace.api.serde import Serde
+    from headrace.api.serde import Serde, Serializer
     from headrace.records import Headers, RawRecord
     from headrace.state.buffer import BufferedStore
     from headrace.state.cache import CacheEntry
@@ -23,6 +29,9 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_NOT_THE_VALUES = (TimeoutException, AuthorizationException, ConfigException)
+"""Errors of a serde that are not about the value, see :mod:`headrace.api.serde`."""
 
 
 class StoreBase(Generic[K, V]):
@@ -46,9 +55,9 @@ class StoreBase(Generic[K, V]):
         self.rows = rows
         self._record = context.record
         self._serde_topic = topic = context.serde_topic
-        self._encode_key: Callable[[K], bytes] = key_serde.serializer.bind(topic)
+        self._encode_key: Callable[[K], bytes] = _encoder(key_serde.serializer, "key", context)
         self._decode_key: Callable[[bytes], K] = key_serde.deserializer.bind(topic)
-        self._encode: Callable[[V], bytes] = value_serde.serializer.bind(topic)
+        self._encode: Callable[[V], bytes] = _encoder(value_serde.serializer, "value", context)
         self._decode: Callable[[bytes], V] = value_serde.deserializer.bind(topic)
         self._keep_decoded = value_serde.immutable
         self._keep_given = value_serde.immutable and value_serde.faithful
@@ -202,3 +211,22 @@ class StoreBase(Generic[K, V]):
     def _reinstall(self, saved: tuple[str | None, int, int, int, Headers | None]) -> None:
         record = self._record
         record.topic, record.partition, record.offset, record.timestamp, record.headers = saved
+
+
+def _encoder(serializer: Serializer[Any], half: str, context: StoreContext) -> Callable[[Any], bytes]:
+    """The serializer's function for a store; a value that it does not take is an error that names store and types."""
+    encode = serializer.bind(context.serde_topic)
+
+    def bound(data: Any) -> bytes:
+        try:
+            return encode(data)
+        except _NOT_THE_VALUES:
+            raise
+        except Exception as e:
+            detail = f": {e}" if isinstance(e, SerializationException) else ""
+            raise SerializationException(
+                f"The {half} for {context.place} is a {type(data).__name__} that {type(serializer).__name__} does not "
+                f"take{detail}. Pass the serde that fits its type (Materialized, Grouped) or set default.{half}.serde"
+            ) from e
+
+    return bound

@@ -29,6 +29,7 @@ class StoreContext:
         record: The task's record context.
         budget: The thread's cache memory; None: no caching.
         drop: Counts one write as dropped for a reason.
+        place: The store with its topic and operators, for messages.
     """
 
     serde_topic: str
@@ -39,3 +40,4 @@ class StoreContext:
     record: RecordContext
     budget: CacheBudget | None
     drop: Callable[[str], None]
+    place: str = "store"

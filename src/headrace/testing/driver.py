@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from headrace.api.serde import Serde
 from headrace.api.times import epoch_ms, milliseconds
 from headrace.config import StreamsConfig
+from headrace.engine.serdes import check_serdes
 from headrace.errors import IllegalStateException, StreamsException
 from headrace.runtime.classes import engine_settings
 from headrace.state import (
@@ -132,8 +133,9 @@ class TopologyTestDriver:
         self._config = StreamsConfig.load(originals)
         built = topology.build(self._config[StreamsConfig.APPLICATION_ID_CONFIG])
         self._produced: dict[str, deque[Written]] = {}
-        self._directory = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         settings = engine_settings(self._config, lambda: self._now)
+        check_serdes(built, settings)
+        self._directory = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         self._closed = False
         self._world: OneTask | SimulatedApplication
         try:
