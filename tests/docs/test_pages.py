@@ -34,6 +34,7 @@ PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md"])
 OPERATOR_PAGES = sorted(path for path in OPERATORS.glob("*.md") if path.name != "README.md")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[\w-]*)?\)")
 _METHOD = re.compile(r"\b([A-Z]\w+)\.(\w+)\b")
 _HANDLE = re.compile(r"(KStream|KTable|KGroupedStream|KGroupedTable|StreamsBuilder)$")
 
@@ -75,6 +76,12 @@ def name_of(path: Path) -> str:
 def test_examples_print_what_the_page_says(path: Path) -> None:
     for block, printed, said in run(path):
         assert printed.rstrip() == (said or "").rstrip(), f"{name_of(path)}, the example in line {block.line}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    targets = _LINK.findall(_FENCE.sub("", path.read_text(encoding="utf-8")))
+    assert [t for t in targets if "://" not in t and not (path.parent / t).exists()] == []
 
 
 def public(cls: type) -> set[str]:
@@ -171,6 +178,7 @@ def test_the_index_lists_the_page(path: Path) -> None:
     [
         ("errors.md", {name for name, member in vars(headrace.errors).items() if isinstance(member, type)}),
         ("processor-api.md", public(headrace.ProcessorContext) | public(headrace.Processor)),
+        ("serdes.md", public(headrace.Serdes)),
         ("stores.md", public(headrace.Stores)),
         ("testing.md", {*headrace.testing.__all__} - {"CapturedForward", "CapturedPunctuator"}),
         ("testing.md", public(TopologyTestDriver) | public(TestInputTopic) | public(TestOutputTopic)),
