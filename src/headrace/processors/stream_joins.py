@@ -176,12 +176,9 @@ class StreamJoinSide:
             forward(row.key, joined, row.timestamp, headers)
 
         times, rows, remove = waiting.times, waiting.all, waiting.remove
-        grace = self.windows.grace_ms
-        left_wait, right_wait, due_after = (
-            self.windows.after_ms + grace,
-            self.windows.before_ms + grace,
-            self._after + grace,
-        )
+        windows = self.windows
+        left_wait, right_wait = windows.after_ms + windows.grace_ms, windows.before_ms + windows.grace_ms
+        due_after = left_wait if self.left_side else right_wait
         interval_ms = int(node.app_configs.get(EMIT_INTERVAL_KEY, _EMIT_INTERVAL_MS))
 
         def give_closed(key: Any, value: Any, timestamp: int, headers: Headers | None) -> bool:
