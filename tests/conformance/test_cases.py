@@ -80,7 +80,4 @@ def test_an_error_of_another_kind_is_a_difference(tmp_path: Path) -> None:
 
 def test_the_last_line_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(CASES), str(EXPECTED), "--only", "windows/unlimited"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "SKIPPED windows/unlimited_count: op windowedBy",
-        "0 passed, 0 failed, 1 skipped",
-    ]
+    assert capsys.readouterr().out.splitlines() == ["1 passed, 0 failed, 0 skipped"]
