@@ -131,7 +131,7 @@ def _config(graph: Graph) -> tuple[dict[str, Any], bool]:
         config["deserialization.exception.handler"] = f"{_ERRORS}LogAndContinueExceptionHandler"
     if graph.goes_on:
         config["processing.exception.handler"] = f"{_ERRORS}LogAndContinueProcessingExceptionHandler"
-    if graph.odd and chance(0.25) and all({k, v} <= {"string", "digits", "json"} for k, v in graph.topics.values()):
+    if graph.dead_letters and all({k, v} <= {"string", "digits", "json"} for k, v in graph.topics.values()):
         # the bytes of records come back as texts
         config["errors.dead.letter.queue.topic.name"] = "dlq"
     if chance(0.03):

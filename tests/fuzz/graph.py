@@ -44,6 +44,7 @@ class Graph:
         self.goes_on = self.odd and rng.random() < 0.4
         """Whether the processing handler goes on. Functions then fit their values: the Java library's own handling of a
         ClassCastException, which passes by the operator's handler, has no counterpart here."""
+        self.dead_letters = self.odd and rng.random() < 0.25
         self.time = Time.random(rng)
         self.named = rng.choice((0.0, 0.0, 0.2, 0.6))
         self.default = {"key": "string", "value": "string"}
@@ -66,8 +67,11 @@ class Graph:
         return self.rng.random() < share
 
     def strange(self, share: float = 0.1) -> bool:
-        """Whether something wrong is wanted here: only in cases that are to have such."""
-        return self.odd and self.chance(share)
+        """Whether something wrong is wanted here: only in cases that are to have such.
+
+        With dead letters only records are: the texts about wrong types, which come with them, are each library's own.
+        """
+        return self.odd and not self.dead_letters and self.chance(share)
 
     def number(self) -> int:
         """The next number for a name."""

@@ -86,7 +86,9 @@ def _record(
         part = rng.choice(("key", "value"))
         # headrace refuses texts that are not UTF-8; the Java library puts other characters in their place
         wrong = ("ff", "c328") if of[part == "value"] not in kinds.TEXTS else ()
-        record[f"{part}_hex"] = rng.choice((*wrong, "00", "0000000000000001", "7b", ""))
+        # no bytes at all are, to the Java side's JSON parser, a value that is missing and not null
+        none = () if of[part == "value"] == "json" else ("",)
+        record[f"{part}_hex"] = rng.choice((*wrong, *none, "00", "0000000000000001", "7b"))
         del record[part]
     record["timestamp"] = timestamp
     return record

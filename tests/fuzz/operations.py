@@ -29,7 +29,7 @@ def _consumed(g: Graph, step: dict[str, Any], made: Handle) -> None:
     g.maybe_named(step)
     if g.chance(0.05):
         step["offset_reset"] = g.rng.choice(("earliest", "latest"))
-    if g.chance(0.06) and made.value in (*kinds.NUMBERS, "string"):
+    if g.chance(0.06) and g.time.unit == 1 and made.value in (*kinds.NUMBERS, "string"):
         step["timestamp_from"] = "length" if made.value == "string" else "identity"
 
 

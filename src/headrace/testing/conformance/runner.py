@@ -42,6 +42,7 @@ _JAVA_ERRORS: dict[str, tuple[type[BaseException], ...]] = {
     "ArithmeticException": (ArithmeticError,),
     "ClassCastException": (TypeError, SerializationException),
     "IllegalArgumentException": (ValueError,),
+    "JsonEOFException": (SerializationException,),
     "JsonParseException": (SerializationException,),
     "NullPointerException": (TypeError, AttributeError, ValueError),
     "NegativeArraySizeException": (SerializationException,),

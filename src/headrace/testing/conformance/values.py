@@ -91,7 +91,8 @@ def parse(text: str, like: int) -> int:
     try:
         return in_range(int(text), like)
     except OverflowError as e:
-        raise ValueError(str(e)) from e
+        # as Java says it
+        raise ValueError(str(e)) from None
 
 
 def text(value: object) -> str:
