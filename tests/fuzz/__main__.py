@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from fuzz import slices
 from fuzz.compare import category, compare, quiet
 from fuzz.coverage import Coverage
 from fuzz.generate import case
@@ -37,20 +38,21 @@ class Run:
         self.skipped: Counter[str] = Counter()
         self.unusable: Counter[str] = Counter()
 
-    def take(self, seed: int, made: dict[str, Any], wanted: dict[str, Any]) -> None:
-        """Compare one case."""
+    def take(self, seed: int, made: dict[str, Any], wanted: dict[str, Any]) -> bool:
+        """Compare one case; gives whether the two sides agree."""
         if "unusable" in wanted:
             self.unusable[wanted["unusable"]] += 1
-            return
+            return False
         result = compare(made, wanted)
         if result.outcome is Outcome.SKIPPED:
             self.skipped[result.reason] += 1
-            return
+            return False
         self.coverage.add(made)
         if result.outcome is Outcome.PASSED:
             self.passed += 1
         else:
             self.failures.append((seed, made, result.reason))
+        return result.outcome is Outcome.PASSED
 
     def __str__(self) -> str:
         skipped, unusable = self.skipped.total(), self.unusable.total()
@@ -68,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--keep", type=Path, default=ROOT / "build" / "fuzz", metavar="DIR", help="where those cases go"
     )
+    parser.add_argument("--slice", type=int, metavar="N", help="keep N of them with their results for the tests")
     parser.add_argument("--show", action="store_true", help="print the cases and do not run them")
     options = parser.parse_args(argv)
     seeds = range(options.seed, options.seed + options.cases)
@@ -77,13 +80,17 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     console = Console(highlight=False, soft_wrap=True)
     run = Run()
+    passed: list[tuple[dict[str, Any], dict[str, Any]]] = []
     with quiet(), Java() as java:
         console.print(f"seeds {seeds[0]} to {seeds[-1]}")
         for seed, made, wanted in _both(seeds, java, console, run):
-            run.take(seed, made, wanted)
+            if run.take(seed, made, wanted) and options.slice:
+                passed.append((made, wanted))
         _report(run, console)
         if run.failures and options.shrink:
             _shrink(run, java, console, options.shrink, options.keep)
+    if options.slice:
+        console.print(f"{slices.write(passed, options.slice)} cases in {slices.SLICE}")
     console.print(str(run))
     return 1 if run.failures else 0
 
