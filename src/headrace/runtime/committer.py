@@ -53,6 +53,7 @@ _log = logging.getLogger(__name__)
 _ATTEMPT_S = 10.0
 """How long one attempt of a broker call may take before the membership is shown a sign of life."""
 _EXACT_METADATA_S = 5.0
+_LAST_SENDS_S = 5.0
 _DOUBT_PAUSE_S = 0.005
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
@@ -252,7 +253,8 @@ class Committer:
                 self._producer.abort_transaction(_ATTEMPT_S)
             except KafkaException as e:
                 _log.info("%s: the last transaction was not aborted: %s", self._name, e)
-        self._producer.close()
+        # at least once, what was sent before the end may as well arrive: dead letters of what it ends by are among it
+        self._producer.close(0.0 if clean or self._shared.exactly_once else _LAST_SENDS_S)
 
     def retried(self, what: str, call: Callable[[], P]) -> P:
         """``call`` until it does not time out, for up to ``task.timeout.ms``; the membership stays alive meanwhile.

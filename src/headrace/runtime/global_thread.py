@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.engine.global_task import GlobalTask
 from headrace.errors import MissingSourceTopicException, StreamsException, TimeoutException
 from headrace.kafka import RecordConsumer, TopicAdmin
+from headrace.state.checkpoint import GlobalCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,25 +104,43 @@ class GlobalStreamThread:
         admin = TopicAdmin(config.admin_config(client_id=f"{client_id}-admin"), _ADMIN_TIMEOUT_MS)
         later(admin.close)
         counts = self._retried("looking its topics up", lambda: self._partition_counts(admin))
-        # its stores are filled anew at every start
-        self._shared.directory.remove_global()
-        task = GlobalTask(
-            self._stores, self._shared.engine, self._shared.directory.global_store_path, counts, threading.RLock()
-        )
+        directory = self._shared.directory
+        task = GlobalTask(self._stores, self._shared.engine, directory.global_store_path, counts, threading.RLock())
         later(task.close)
-        starts = self._retried("reading offsets", lambda: admin.list_offsets(task.partitions, "earliest"))
+        ids = self._retried("looking its topics up", lambda: admin.topic_ids(self._stores.part.source_topics))
+        checkpoint = GlobalCheckpoint(directory.global_checkpoint(), task.stores, self._stores.topics, ids)
         ends = self._retried("reading offsets", lambda: admin.list_offsets(task.partitions, "latest"))
+        starts = self._starts(admin, task, checkpoint, ends)
         consumer = RecordConsumer(config.global_consumer_config(client_id=client_id))
         later(consumer.close)
         consumer.assign(starts)
         self._restore(task, consumer, ends)
+        checkpoint.save(consumer.position(task.partitions))
         self.views = task.views
         if not self._stop.is_set():
             self._on_ready()
+        saved = time.monotonic()
         while not self._stop.is_set():
             batch = self._poll(consumer)
             for partition, records in batch.records.items():
                 task.process(partition, records)
+            if time.monotonic() - saved >= self._shared.commit_interval_ms / 1000:
+                checkpoint.save(consumer.position(task.partitions))
+                saved = time.monotonic()
+        checkpoint.save(consumer.position(task.partitions))
+
+    def _starts(
+        self, admin: TopicAdmin, task: GlobalTask, checkpoint: GlobalCheckpoint, ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        known = checkpoint.load()
+        starts = self._retried("reading offsets", lambda: admin.list_offsets(task.partitions, "earliest"))
+        gone = {tp.topic for tp, offset in known.items() if not starts.get(tp, -1) <= offset <= ends.get(tp, -1)}
+        for topic in sorted(gone):
+            _log.warning(
+                "%s: topic %s no longer has all that its store would go on from: it is filled anew", self.name, topic
+            )
+            checkpoint.forget(topic)
+        return starts | {tp: offset for tp, offset in known.items() if tp.topic not in gone and tp in starts}
 
     def _restore(self, task: GlobalTask, consumer: RecordConsumer, ends: Mapping[TopicPartition, int]) -> None:
         started = time.monotonic()

@@ -6,6 +6,7 @@
                                 /kafka-streams-process-metadata     {"processId": "<uuid>"}
                                 /{sub-topology}_{partition}/rocksdb/{store}
                                 /global/rocksdb/{store}
+                                /global/checkpoint.json
 
 Source: ``processor.internals.StateDirectory``.
 """
@@ -103,6 +104,10 @@ class StateDirectory:
     def global_store_path(self, store: str) -> Path:
         """Where a global store lies."""
         return self.path / _GLOBAL / "rocksdb" / store
+
+    def global_checkpoint(self) -> Path:
+        """The file that says up to where the global stores follow their topics."""
+        return self.path / _GLOBAL / "checkpoint.json"
 
     def remove_global(self) -> None:
         """Delete the global stores, which must be closed."""
