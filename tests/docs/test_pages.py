@@ -160,6 +160,8 @@ def test_the_page_of_an_operator_has_its_signature_an_example_and_java_s_name(pa
         assert result, line
         method = methods(handles()[name.split(".")[0]])[name.split(".")[1]]
         assert bracket + parameters in signatures(method), line
+        names = re.findall(r"(\w+)(?:=[^,)]+)?[,)]", parameters)
+        assert [name for name in names if f"`{name}`" not in text and name != "with_key"] == [], line
     assert {line.partition("(")[0] for line in lines} >= described(path)
     assert [b.language for b in page if b.language != "pyi"][:2] == ["python", "text"]
     assert "\n## In Java\n" in text
