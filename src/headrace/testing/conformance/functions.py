@@ -50,6 +50,11 @@ def _add(left: Any, right: int) -> int:
     return in_range(left + right, left)
 
 
+def _negative(value: int) -> int:
+    # the least 64-bit integer has no counterpart: in Java it is its own
+    return value if value == -(1 << 63) else -value
+
+
 def _multiply(value: Any, factor: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool | Int | JsonInt):
         raise TypeError(f"{type(value).__name__} is no 64-bit integer")
@@ -209,7 +214,7 @@ def many_pairs(written: str) -> Callable[[Any, Any], list[tuple[Any, Any]]]:
 
 _REDUCE: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: _add(a, number(b)),
-    "sub": lambda a, b: _add(a, -number(b)),
+    "sub": lambda a, b: _add(a, _negative(number(b))),
     "max": lambda a, b: a if number(a) >= number(b) else b,
     "min": lambda a, b: a if number(a) <= number(b) else b,
     "plus": lambda a, b: f"{text(a)}+{text(b)}",
@@ -237,7 +242,7 @@ def reduce(written: str) -> Callable[[Any, Any], Any]:
 
 _AGGREGATE: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sum": lambda k, v, agg: _add(agg, number(v)),
-    "sub": lambda k, v, agg: _add(agg, -number(v)),
+    "sub": lambda k, v, agg: _add(agg, _negative(number(v))),
     "count": lambda k, v, agg: _add(agg, 1),
     "uncount": lambda k, v, agg: _add(agg, -1),
     "sum_length": lambda k, v, agg: _add(agg, len(text(v).encode("utf-16-le", "surrogatepass")) // 2),
