@@ -224,7 +224,7 @@ class SlidingWindowAggregate(WindowedAggregate):
 class _SlidingUpdates:
     """What one record does to the sliding windows of its key, for one task."""
 
-    __slots__ = ("_aggregator", "_difference", "_drop_late", "_fetch", "_forward", "_get", "_grace", "_initializer",
+    __slots__ = ("_aggregator", "_difference", "_drop_late", "_fetch", "_forward", "_grace", "_initializer",
                  "_put", "_send_old")  # fmt: skip
 
     def __init__(
@@ -234,7 +234,7 @@ class _SlidingUpdates:
         self._grace = operator.windows.grace_ms
         self._initializer = operator.initializer
         self._aggregator = operator.aggregator
-        self._get, self._put, self._fetch = store.get_pair, store.put_pair, store.fetch_pairs
+        self._put, self._fetch = store.put_pair, store.fetch_pairs
         self._drop_late = node.drop_late
         self._forward = forward
         self._send_old = operator.send_old_values and forward is not None
@@ -249,7 +249,7 @@ class _SlidingUpdates:
         has_left = has_right = False
         previous: int | None = None
         # to timestamp + 1: the window right of the record, should there be one
-        rows: list[Row] = self._fetch(key, max(0, timestamp - 2 * difference), timestamp + 1)
+        rows, again = self._rows(key, max(0, timestamp - 2 * difference), timestamp)
         for start, aggregate, row_timestamp, *_ in reversed(rows):
             starts.add(start)
             end = start + difference
@@ -257,12 +257,11 @@ class _SlidingUpdates:
                 has_right = True
             elif end > timestamp:
                 if right is None:
-                    needed = not has_right and row_timestamp > timestamp
-                    right = (self._get(key, start)[0] if needed else None, row_timestamp)
-                self._aggregate(record, start, aggregate, row_timestamp, start)
+                    right = (again.get(start), row_timestamp)
+                self._aggregate(record, start, aggregate, row_timestamp, again.get(start))
             elif end == timestamp:
                 has_left = True
-                self._aggregate(record, start, aggregate, row_timestamp, start)
+                self._aggregate(record, start, aggregate, row_timestamp, again.get(start))
                 if row_timestamp >= timestamp:
                     return
                 previous = row_timestamp
@@ -271,44 +270,59 @@ class _SlidingUpdates:
                 previous = row_timestamp
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
-            self._aggregate(record, previous + 1, self._initializer(), timestamp, None)
+            self._begin(record, previous + 1)
         if not has_left:
             if left is not None and previous is not None and timestamp - difference <= previous:
-                self._aggregate(record, timestamp - difference, left[1], timestamp, left[0])
+                self._aggregate(record, timestamp - difference, left[1], timestamp, again.get(left[0]))
             else:
-                self._aggregate(record, timestamp - difference, self._initializer(), timestamp, None)
+                self._begin(record, timestamp - difference)
         if not has_right and right is not None and right[1] > timestamp:
             self._open_right(record, right)
 
     def early(self, key: Any, value: Any, timestamp: int, headers: Headers | None, observed: int) -> None:
         """A record in the first ``time_difference_ms`` of time: it lies in the window that starts at 0."""
         record = (key, value, timestamp, headers, observed)
-        rows: list[Row] = self._fetch(key, 0, timestamp + 1)
+        rows, again = self._rows(key, 0, timestamp)
         starts = {row[0] for row in rows}
         first = rows[0] if rows and rows[0][0] == 0 else None
-        has_right = timestamp + 1 in starts
         inside = [row for row in rows if 0 < row[0] <= timestamp]
+        for start, aggregate, row_timestamp, *_ in inside:
+            self._aggregate(record, start, aggregate, row_timestamp, again.get(start))
         # the last window that the record lies in holds what is later than it: all of it is right of the record
         last = inside[-1] if inside else first
-        right: Row | None = None
-        if not has_right and last is not None and last[2] > timestamp:
-            right = (self._get(key, last[0])[0], last[2])
-        for start, aggregate, row_timestamp, *_ in inside:
-            self._aggregate(record, start, aggregate, row_timestamp, start)
-        if right is not None:
-            self._open_right(record, right)
+        if timestamp + 1 not in starts and last is not None and last[2] > timestamp:
+            self._open_right(record, (again.get(last[0]), last[2]))
         if first is None:
-            self._aggregate(record, 0, self._initializer(), timestamp, None)
+            self._begin(record, 0)
             return
         if first[2] < timestamp and first[2] + 1 not in starts:
-            self._aggregate(record, first[2] + 1, self._initializer(), timestamp, None)
-        self._aggregate(record, 0, first[1], first[2], 0)
+            self._begin(record, first[2] + 1)
+        self._aggregate(record, 0, first[1], first[2], again.get(0))
+
+    def _rows(self, key: Any, low: int, timestamp: int) -> tuple[list[Row], dict[int, Any]]:
+        """Windows that start from ``low`` to just behind a record.
+
+        And their aggregates once more, where what they were is needed after the user's function has run.
+        """
+        rows: list[Row] = self._fetch(key, low, timestamp + 1)
+        if not self._send_old and all(row[2] <= timestamp for row in rows):
+            return rows, {}
+        return rows, {row[0]: row[1] for row in self._fetch(key, low, timestamp + 1)}
+
+    def _begin(self, record: tuple[Any, Any, int, Headers | None, int], start: int) -> None:
+        """The record into a window that has no row yet."""
+        old = self._initializer() if self._send_old else None
+        self._aggregate(record, start, self._initializer(), record[2], old)
 
     def _aggregate(
-        self, record: tuple[Any, Any, int, Headers | None, int], start: int, aggregate: Any, row_timestamp: int,
-        old_start: int | None,
-    ) -> None:  # fmt: skip
-        """The record into one window. ``old_start``: the row that ``aggregate`` is of; None when it is a new one."""
+        self,
+        record: tuple[Any, Any, int, Headers | None, int],
+        start: int,
+        aggregate: Any,
+        row_timestamp: int,
+        old: Any,
+    ) -> None:
+        """The record into one window. ``old`` is equal to ``aggregate``, and sent on as what was before."""
         key, value, timestamp, headers, observed = record
         end = start + self._difference
         if end < observed - self._grace:
@@ -316,13 +330,10 @@ class _SlidingUpdates:
             return
         window = TimeWindow(start, end)
         new_timestamp = timestamp if aggregate is None else max(timestamp, row_timestamp)
-        old = None
-        if self._send_old and aggregate is not None:
-            old = self._initializer() if old_start is None else self._get(key, old_start)[0]
         new = self._aggregator(key, value, aggregate)
         self._put(key, new, start, timestamp if new is None else new_timestamp, headers)
         if self._forward is not None:
-            self._forward(Windowed(key, window), new, old, True, new_timestamp, headers)
+            self._forward(Windowed(key, window), new, old if self._send_old else None, True, new_timestamp, headers)
 
     def _open_right(self, record: tuple[Any, Any, int, Headers | None, int], right: Row) -> None:
         """The window that starts just after the record, with what later records have made of it."""

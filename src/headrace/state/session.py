@@ -71,7 +71,8 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
             caching=caching,
             retention_ms=supplier.retention_ms,
             segment_interval_ms=supplier.segment_interval_ms,
-            time_first=supplier.time_first,
+            # in memory it is by time anyway
+            time_first=supplier.time_first and rows.body.persistent,
         )
         self.retention_ms = supplier.retention_ms
         # as in Java, sessions of a range of keys come by key from disk, although those of a range of time come by time
@@ -184,7 +185,7 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         if latest_end < earliest_end or latest_end < 0:
             return iter(())
         # as in Java, the index on disk shows what has expired too
-        if self._indexed and self.cache is None and self.persistent:
+        if self._indexed and self.cache is None:
             low, high = max(earliest_end, 0).to_bytes(8, "big"), (latest_end + 1).to_bytes(8, "big")
             return iter(self._by_index(low, high, earliest_end, latest_end))
         found = self._of_keys(None, None, b"", earliest_end, latest_end, reverse=False)
