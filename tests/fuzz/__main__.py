@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter, deque
 from functools import partial
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _AHEAD: Final = 24
 """Cases that the Java side may be ahead."""
+_MEMORY: Final = Path("/dev/shm")
+"""A file system in memory, on Linux."""
 
 
 class Run:
@@ -78,6 +81,9 @@ def main(argv: list[str] | None = None) -> int:
         for seed in seeds:
             print(json.dumps(case(seed), ensure_ascii=False))
         return 0
+    if _MEMORY.is_dir():
+        # both sides make and delete thousands of databases
+        os.environ.setdefault("TMPDIR", str(_MEMORY))
     console = Console(highlight=False, soft_wrap=True)
     run = Run()
     passed: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -107,6 +113,8 @@ def _both(seeds: range, java: Java, console: Console, run: Run) -> Iterator[tupl
             if len(waiting) > _AHEAD:
                 yield *waiting.popleft(), java.answer()
                 progress.update(task, advance=1, description=str(run))
+                if not console.is_terminal and (seed - seeds[0]) % 500 == 0:
+                    console.print(f"to seed {waiting[0][0]}: {run}")
         while waiting:
             yield *waiting.popleft(), java.answer()
             progress.update(task, advance=1, description=str(run))

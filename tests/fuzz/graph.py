@@ -57,6 +57,8 @@ class Graph:
         self.read_back: dict[str, tuple[str, str]] = {}
         """Topics that a step writes and another reads."""
         self.handles: list[Handle] = []
+        self.stores: dict[str, tuple[str, str, str]] = {}
+        """Types of keys and values, and the kind, of the stores of processors."""
         self.globals: list[tuple[str, str, str]] = []
         """Name, key type and value type of global stores."""
         self.wall_clock = False

@@ -260,7 +260,7 @@ def repartitioned(g: Graph) -> bool:
     if g.chance(0.4):
         step["name"] = g.name("R")
     if g.chance(0.15):
-        step["partitions"] = 1
+        step["partitions"] = g.rng.choice((1, 1, 1, 2))
     known = {"key_serde": step.get("key", of.key_serde), "value_serde": step.get("value", of.value_serde)}
     g.add(step, g.derived(of, "stream", **known))
     return True

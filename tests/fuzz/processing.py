@@ -19,8 +19,13 @@ _PROCESSORS: Final = ("forward", "upper_value", "drop", "add_header", "metadata"
 
 
 def _store(g: Graph, key: str, value: str, kind: str = "kv", *, papi: bool = False) -> str:
-    """Adds a store for such rows; gives its name."""
+    """A store for such rows, a new one as a rule; gives its name."""
+    wanted = (key, value, kind)
+    same = [name for name, of in g.stores.items() if of == wanted]
+    if same and g.chance(0.25):
+        return g.rng.choice(same)
     name = g.name("st")
+    g.stores[name] = wanted
     step: dict[str, Any] = {"op": "addStateStore", "name": name, "type": kind}
     if kind == "window":
         step["retention_ms"], step["window_ms"] = g.ms(20, 50, 200), g.ms(1, 5, 10)
@@ -165,7 +170,10 @@ def processor_api(g: Graph) -> None:
         name = g.name("p")
         g.add({"op": "addProcessor", "name": name, **part, "parents": parents})
         if "stores" in part and not g.strange(0.05):
-            g.add({"op": "attachStore", "name": part["stores"][0], "processors": [name]})
+            if any(s["op"] == "attachStore" and s["name"] == part["stores"][0] for s in g.steps) and g.chance(0.7):
+                g.add({"op": "connectStores", "processor": name, "stores": part["stores"]})
+            else:
+                g.add({"op": "attachStore", "name": part["stores"][0], "processors": [name]})
             if g.chance(0.1):
                 g.add({"op": "connectStores", "processor": name, "stores": part["stores"]})
         parent.used = True
