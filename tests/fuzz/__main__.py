@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _AHEAD: Final = 24
 """Cases that the Java side may be ahead."""
+_SHOWN: Final = 300
+"""Characters of a difference."""
 _MEMORY: Final = Path("/dev/shm")
 """A file system in memory, on Linux."""
 
@@ -90,8 +92,11 @@ def main(argv: list[str] | None = None) -> int:
     with quiet(), Java() as java:
         console.print(f"seeds {seeds[0]} to {seeds[-1]}")
         for seed, made, wanted in _both(seeds, java, console, run):
+            failed = len(run.failures)
             if run.take(seed, made, wanted) and options.slice:
                 passed.append((made, wanted))
+            if len(run.failures) > failed:
+                console.print(f"seed {seed}: {run.failures[-1][2][:_SHOWN]}", markup=False)
         _report(run, console)
         if run.failures and options.shrink:
             _shrink(run, java, console, options.shrink, options.keep)
@@ -136,10 +141,7 @@ def _report(run: Run, console: Console) -> None:
         kinds.setdefault(category(reason), []).append((seed, reason))
     for kind, found in sorted(kinds.items(), key=lambda x: -len(x[1])):
         console.print(f"\nFAILED {len(found)}: {kind}", markup=False)
-        for seed, reason in found[:3]:
-            console.print(f"  seed {seed}: {reason[:300]}", markup=False)
-        if len(found) > 3:
-            console.print(f"  seeds {', '.join(str(seed) for seed, _ in found[3:23])}")
+        console.print(f"  seeds {', '.join(str(seed) for seed, _ in found[:20])}")
 
 
 def _shrink(run: Run, java: Java, console: Console, most: int, keep: Path) -> None:
