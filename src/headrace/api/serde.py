@@ -197,3 +197,49 @@ class Serde(Generic[T]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+class InferredSerde(Serde[T], NeedsContext):
+    """A serde that follows from what is known of the records: it counts where no default is configured.
+
+    Args:
+        inferred: That serde.
+        is_key: Whether it is of keys.
+    """
+
+    def __init__(self, inferred: Serde[T], *, is_key: bool) -> None:
+        super().__init__(
+            _InferredSerializer(inferred.serializer, is_key), _InferredDeserializer(inferred.deserializer, is_key)
+        )
+        self._inferred = inferred
+        self._is_key = is_key
+
+    def in_context(self, context: SerdeContext) -> Serde[T]:  # type: ignore[override]  # what it stands for
+        """The configured default, else the inferred serde."""
+        return context.configured(is_key=self._is_key) or self._inferred
+
+
+class _InferredSerializer(Serializer[T], NeedsContext, Generic[T]):
+    def __init__(self, inferred: Serializer[T], is_key: bool) -> None:
+        self._inferred = inferred
+        self._is_key = is_key
+
+    def in_context(self, context: SerdeContext) -> Serializer[T]:  # type: ignore[override]  # what it stands for
+        default = context.configured(is_key=self._is_key)
+        return self._inferred if default is None else default.serializer
+
+    def serialize(self, topic: str, data: T | None) -> bytes | None:
+        return self._inferred.serialize(topic, data)
+
+
+class _InferredDeserializer(Deserializer[T], NeedsContext, Generic[T]):
+    def __init__(self, inferred: Deserializer[T], is_key: bool) -> None:
+        self._inferred = inferred
+        self._is_key = is_key
+
+    def in_context(self, context: SerdeContext) -> Deserializer[T]:  # type: ignore[override]  # what it stands for
+        default = context.configured(is_key=self._is_key)
+        return self._inferred if default is None else default.deserializer
+
+    def deserialize(self, topic: str, data: bytes | None) -> T | None:
+        return self._inferred.deserialize(topic, data)

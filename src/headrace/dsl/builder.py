@@ -13,6 +13,7 @@ from headrace.config.class_names import DSL_STORE_SUPPLIERS
 from headrace.config.loading import make
 from headrace.dsl.global_table import GlobalKTable
 from headrace.dsl.graph import ROOT, GlobalSource, StateStore, Store, StreamSource, TableSource
+from headrace.dsl.inference import infer
 from headrace.dsl.kstream import KStream
 from headrace.dsl.ktable import KTable
 from headrace.dsl.lowering import lower
@@ -219,6 +220,7 @@ class StreamsBuilder:
             self._scope.unnamed.refuse()
         given = config or {}
         run_passes(graph, str(given.get("topology.optimization") or "none"))
+        infer(graph)
         # as in Java a wrapper counts only when it was given when the builder was made
         return lower(graph, _store_defaults({**self._config, **given}), self._config)
 
