@@ -235,12 +235,14 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
         # no row is as short as a bare prefix, so a bound that is one includes nothing of what it begins
         return prefix_end(prefix + self._lead) if high is None else prefix + high
 
-    def _by_index(self, low: bytes, high: bytes, first: int, last: int) -> list[Found]:
-        """Rows below the cache with time keys from ``low`` to ``high``, found by the index and in its order.
+    def _by_index(self, first: int, last: int) -> list[Found]:
+        """Rows below the cache with times ``first`` to ``last``, found by the index and in its order.
 
         What has expired is found as long as its segment is there.
         """
         rows, split, at = self.rows, self._split, self._at
+        # time keys begin with the time, and none is as short as that alone
+        low, high = first.to_bytes(8, "big"), (last + 1).to_bytes(8, "big")
         found: list[Found] = []
         for prefix in self._segments.live(first, last):
             for index_key, _ in rows.scan(prefix + b"\1" + low, prefix + b"\1" + high):

@@ -71,8 +71,7 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
             caching=caching,
             retention_ms=supplier.retention_ms,
             segment_interval_ms=supplier.segment_interval_ms,
-            # in memory it is by time anyway
-            time_first=supplier.time_first and rows.body.persistent,
+            time_first=supplier.time_first,
         )
         self.retention_ms = supplier.retention_ms
         # as in Java, sessions of a range of keys come by key from disk, although those of a range of time come by time
@@ -184,11 +183,12 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
     def _in_time(self, earliest_end: int, latest_end: int) -> Iterator[Found]:
         if latest_end < earliest_end or latest_end < 0:
             return iter(())
-        # as in Java, the index on disk shows what has expired too
         if self._indexed and self.cache is None:
-            low, high = max(earliest_end, 0).to_bytes(8, "big"), (latest_end + 1).to_bytes(8, "big")
-            return iter(self._by_index(low, high, earliest_end, latest_end))
-        found = self._of_keys(None, None, b"", earliest_end, latest_end, reverse=False)
+            # as in Java, the index on disk shows what has expired too
+            first = max(earliest_end, 0 if self.persistent else self._segments.oldest_visible)
+            found = iter(self._by_index(first, latest_end))
+        else:
+            found = self._of_keys(None, None, b"", earliest_end, latest_end, reverse=False)
         return self._ordered(found, reverse=False) if self._indexed else found
 
     def _shown(self, found: Iterator[Found]) -> Iterator[tuple[Windowed[K], R]]:
@@ -218,7 +218,7 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
 
     def _order(self, row_key: bytes) -> Any:
         end, start, key = row_key[-16:-8], row_key[-8:], row_key[self._at : -16]
-        return (end, start, key) if self._indexed else (end, key, -int.from_bytes(start, "big"))
+        return (end, start, key) if self.persistent else (end, key, -int.from_bytes(start, "big"))
 
     def _window_of(self, key: bytes) -> Window:
         start, end = _bounds(key)

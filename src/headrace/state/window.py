@@ -213,8 +213,7 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         if last < first or last < 0:
             return iter(())
         if self._indexed and self.cache is None:
-            first = max(first, self._segments.oldest_visible)
-            found = self._by_index(_start_bytes(first), _start_bytes(last + 1), first, last)
+            found = self._by_index(max(first, self._segments.oldest_visible), last)
             return reversed(found) if reverse else iter(found)
         return self._of_keys(None, None, b"", first, last, reverse=reverse)
 
@@ -312,7 +311,3 @@ class TimestampedWindowStoreWithHeaders(WindowFacade[K, V, ValueTimestampHeaders
 
 def _start(key: bytes) -> int:
     return int.from_bytes(key[-12:-4], "big")
-
-
-def _start_bytes(time: int) -> bytes:
-    return time.to_bytes(8, "big")
