@@ -43,6 +43,8 @@ BOUNDS = st.none() | KEYS
 TIMES = st.integers(0, 24).map(lambda number: number * 5)
 FEW_KEYS = st.sampled_from([b"a", b"a\x00\x00"])
 FEW_TIMES = st.integers(0, 8).map(lambda number: number * 11)
+FROM = st.just(0) | TIMES
+LENGTHS = st.integers(0, 6).map(lambda number: number * 5)
 VALUES = st.none() | st.lists(st.integers(0, 3), max_size=2)
 
 
@@ -119,6 +121,12 @@ class AgingMachine(RuleBasedStateMachine):
         self.store.seal()
         self.sealed, self.log_sealed = self.visible.copy(), len(self.log)
 
+    @precondition(lambda self: self.sealed is None)
+    @rule()
+    def commit(self) -> None:
+        self.seal()
+        self.apply()
+
     @precondition(lambda self: self.sealed is not None)
     @rule()
     def apply(self) -> None:
@@ -173,7 +181,7 @@ class AgingMachine(RuleBasedStateMachine):
 class WindowMachine(AgingMachine):
     @property
     def oldest(self) -> int:
-        longer = self.builder.supplier.time_first and self.persistent
+        longer = self.time_first and self.persistent
         return max(0, self.visible.observed - RETENTION + (0 if longer else 1))
 
     KINDS = (WindowStoreBuilder, TimestampedWindowStoreBuilder, TimestampedWindowStoreWithHeadersBuilder)
@@ -190,10 +198,16 @@ class WindowMachine(AgingMachine):
         )
         self.builder = kind(supplier, Serdes.Bytes(), JsonSerde(list[int]), caching=cache is not None)
         self.cache_bytes = cache
-        self.by_time = time_first or not persistent
+        self.time_first, self.by_time = time_first, time_first or not persistent
         self.make()
 
-    @rule(key=KEYS, start=TIMES, value=VALUES, timestamp=TIMES)
+    @rule(writes=st.lists(st.tuples(KEYS, TIMES, VALUES, TIMES), min_size=1, max_size=12), commit=st.booleans())
+    def puts(self, writes: list[tuple[bytes, int, list[int] | None, int]], commit: bool) -> None:
+        for write in writes:
+            self.put(*write)
+        if commit and self.sealed is None:
+            self.commit()
+
     def put(self, key: bytes, start: int, value: list[int] | None, timestamp: int) -> None:
         self.at(timestamp)
         dropped = len(self.dropped)
@@ -227,7 +241,7 @@ class WindowMachine(AgingMachine):
         elif self.cache_bytes is None:
             assert self.store.get_pair(key, start) is None
 
-    @rule(key=KEYS, first=TIMES, last=TIMES)
+    @rule(key=KEYS, first=FROM, last=TIMES)
     def of_a_key(self, key: bytes, first: int, last: int) -> None:
         wanted = [row[1:] for row in self._rows(key, key, first, last)]
         rows = [row[:2] for row in self.store.fetch_pairs(key, first, last)]
@@ -237,7 +251,7 @@ class WindowMachine(AgingMachine):
         backward = [start for start, _ in self.store.backward_fetch(key, first, last)]
         assert self.shown(backward, lambda start: start) == [start for start, _ in reversed(wanted)]
 
-    @rule(low=BOUNDS, high=BOUNDS, first=TIMES, last=TIMES)
+    @rule(low=BOUNDS, high=BOUNDS, first=FROM, last=TIMES)
     def of_keys(self, low: bytes | None, high: bytes | None, first: int, last: int) -> None:
         empty = low is not None and high is not None and low > high
         wanted = [] if empty else [row[:2] for row in self._rows(low, high, first, last)]
@@ -252,7 +266,7 @@ class WindowMachine(AgingMachine):
     def check_rows(self) -> None:
         self._check_time(0, MAX_TIMESTAMP)
 
-    @rule(first=TIMES, last=TIMES)
+    @rule(first=FROM, last=TIMES)
     def in_time(self, first: int, last: int) -> None:
         self._check_time(first, last)
 
@@ -272,7 +286,15 @@ class SessionMachine(AgingMachine):
         self.cache_bytes, self.time_first = cache, time_first
         self.make()
 
-    @rule(key=KEYS, start=TIMES, length=st.integers(0, 6).map(lambda number: number * 5), value=VALUES, timestamp=TIMES)
+    @rule(
+        writes=st.lists(st.tuples(KEYS, TIMES, LENGTHS, VALUES, TIMES), min_size=1, max_size=12), commit=st.booleans()
+    )
+    def puts(self, writes: list[tuple[bytes, int, int, list[int] | None, int]], commit: bool) -> None:
+        for write in writes:
+            self.put(*write)
+        if commit and self.sealed is None:
+            self.commit()
+
     def put(self, key: bytes, start: int, length: int, value: list[int] | None, timestamp: int) -> None:
         self.at(timestamp)
         self.store.put(Windowed(key, SessionWindow(start, start + length)), value)
@@ -294,7 +316,7 @@ class SessionMachine(AgingMachine):
         rows = [((key.key, key.window.start, key.window.end), value) for key, value in found]
         return self.shown(rows, lambda row: row[0][2])
 
-    @rule(key=KEYS, earliest_end=TIMES, latest_start=TIMES)
+    @rule(key=KEYS, earliest_end=FROM, latest_start=TIMES)
     def of_a_key(self, key: bytes, earliest_end: int, latest_start: int) -> None:
         wanted = self._rows(lambda k, start, end: k == key and end >= earliest_end and start <= latest_start)
         args = (key, earliest_end, latest_start)
@@ -303,7 +325,7 @@ class SessionMachine(AgingMachine):
         pairs = [((key, start, end), value) for start, end, value, *_ in self.store.find_pairs(*args)]
         assert self.shown(pairs, lambda row: row[0][2]) == wanted
 
-    @rule(low=BOUNDS, high=BOUNDS, earliest_end=TIMES, latest_start=TIMES)
+    @rule(low=BOUNDS, high=BOUNDS, earliest_end=FROM, latest_start=TIMES)
     def of_keys(self, low: bytes | None, high: bytes | None, earliest_end: int, latest_start: int) -> None:
         wanted = self._rows(
             lambda key, start, end: (
@@ -326,7 +348,7 @@ class SessionMachine(AgingMachine):
     def check_rows(self) -> None:
         self._check_time(0, MAX_TIMESTAMP)
 
-    @rule(first=TIMES, last=TIMES)
+    @rule(first=FROM, last=TIMES)
     def in_time(self, first: int, last: int) -> None:
         self._check_time(first, last)
 
@@ -352,7 +374,13 @@ class VersionedMachine(AgingMachine):
         self.builder = VersionedKeyValueStoreBuilder(supplier, Serdes.Bytes(), JsonSerde(list[int]))
         self.make()
 
-    @rule(key=FEW_KEYS, timestamp=FEW_TIMES, value=VALUES)
+    @rule(writes=st.lists(st.tuples(FEW_KEYS, FEW_TIMES, VALUES), min_size=1, max_size=12), commit=st.booleans())
+    def puts(self, writes: list[tuple[bytes, int, list[int] | None]], commit: bool) -> None:
+        for write in writes:
+            self.put(*write)
+        if commit and self.sealed is None:
+            self.commit()
+
     def put(self, key: bytes, timestamp: int, value: list[int] | None) -> None:
         self.at(timestamp)
         model = self.visible
@@ -377,7 +405,7 @@ class VersionedMachine(AgingMachine):
         return [(time, self.visible.rows[key, time]) for time in times[:-1]] or [None]
 
     def _forgets(self, key: bytes, timestamp: int) -> bool:
-        """Whether the model knows what a deletion at this time does: not of the latest after a gap, which may be two."""
+        """Whether the model knows what a deletion at this time does: not of the latest after a gap."""
         before = self._before(key, timestamp)
         return not before or before == [None] or before[-1][1] is not None
 
