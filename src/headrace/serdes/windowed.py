@@ -13,7 +13,6 @@ SessionWindowedDeserializer}``, ``state.internals.{WindowKeySchema,SessionKeySch
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from headrace.api.serde import Deserializer, Serde, Serializer
@@ -314,11 +313,12 @@ class WindowedSerdes:
         return SessionWindowedSerde(inner)
 
 
-@dataclass(frozen=True, slots=True)
 class WindowedStreamPartitioner(Generic[K]):
     """Chooses the partition by the key alone, so that all windows of a key are in one."""
 
-    serializer: WindowedSerializer[K]
+    def __init__(self, serializer: WindowedSerializer[K]) -> None:
+        self._serializer = serializer
+        self._encoders: dict[str, Callable[[Windowed[K]], bytes]] = {}
 
     def partitions(
         self, topic: str, key: Windowed[K] | None, value: object, num_partitions: int
@@ -326,4 +326,7 @@ class WindowedStreamPartitioner(Generic[K]):
         """See :class:`headrace.partitioning.StreamPartitioner`; a None key is left to the producer."""
         if key is None:
             return None
-        return frozenset((partition_for_key(self.serializer.bind_base_key(topic)(key), num_partitions),))
+        encode = self._encoders.get(topic)
+        if encode is None:
+            encode = self._encoders[topic] = self._serializer.bind_base_key(topic)
+        return frozenset((partition_for_key(encode(key), num_partitions),))
