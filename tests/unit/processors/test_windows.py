@@ -6,9 +6,10 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from unit.engine.harness import Bench
+from unit.engine.harness import Bench, Lists
 
 from headrace import (
+    Consumed,
     EmitStrategy,
     Grouped,
     JsonSerde,
@@ -24,12 +25,13 @@ from headrace import (
     Windowed,
 )
 from headrace.engine.task import TaskState
+from headrace.partitioning import partition_for_key
 from headrace.testing.driver import TopologyTestDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace import KGroupedStream, Topology
+    from headrace import KGroupedStream, KStream, Topology
 
 IN_MEMORY = {"default.dsl.store": "in_memory"}
 TEXT = {"default.key.serde": Serdes.String(), "default.value.serde": Serdes.String()}
@@ -231,3 +233,15 @@ def test_rows_of_a_windowed_table_are_read_by_windowed_keys(store_type: StoreTyp
             topic.pipe_input("k", "v", time)
         rows = {str(key): row.value for key, row in driver.get_state_store("w").all()}
     assert rows == {"[k@0/10]": 2, "[k@10/20]": 1}
+
+
+def test_all_windows_of_a_key_are_written_to_the_partition_of_the_key() -> None:
+    builder = StreamsBuilder(IN_MEMORY)
+    text = Serdes.String()
+    stream: KStream[str, str] = builder.stream("in", Consumed.with_(text, text))
+    stream.group_by_key().windowed_by(TUMBLING).count().to_stream().to("out")
+    bench = Bench(builder.build(), collector=Lists({"out": 8}))
+    bench.add("in", *((key, "v", time) for key in ("hello", "21") for time in range(0, 50, 10)))
+    bench.process()
+    chosen = {(sent[2][:-8], sent[1]) for sent in bench.collector.sent}
+    assert chosen == {(key, partition_for_key(key, 8)) for key in (b"hello", b"21")}
