@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import ChangelogSend, Send
     from headrace.engine.settings import EngineSettings
+    from headrace.errors import TimeoutException
     from headrace.records import RawRecord
     from headrace.state.base import StoreBase
     from headrace.topology.built import GlobalStores
@@ -112,22 +113,31 @@ class GlobalTask:
         """Take in new records of one partition.
 
         Raises:
+            TimeoutException: A record cannot be decoded yet. It waits with what is behind it: the next call goes on
+                with it, and may bring no record.
             StreamsException: What a processor failed with, or a record that does not decode when the handler fails.
         """
         bound = self._bound
         queue = bound.queues[partition]
         queue.add(records)
+        unready: TimeoutException | None = None
         with self._guard:
             try:
                 while queue.size:
                     queue.run(NEVER, _RUN)
                     if bound.failures.failure is not None:
                         raise bound.failures.failure
+                    if bound.failures.unready is not None:
+                        unready = bound.failures.unready
+                        break
             except Exception as e:
                 raise bound.failures.fail_here(e)  # noqa: B904  # it is the same error, or has it as its cause
             for store in bound.stores.values():
                 store.seal()
                 store.rows.apply(None)
+        bound.failures.unready = None
+        if unready is not None:
+            raise unready
 
     def close(self) -> None:
         """Close the processors and stores."""

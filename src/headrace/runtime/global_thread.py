@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.kafka import PolledBatch
-    from headrace.records import TopicPartition
+    from headrace.records import RawRecord, TopicPartition
     from headrace.runtime.client import ClientSettings
     from headrace.state.readonly import ReadOnlyStore
     from headrace.topology.built import GlobalStores
@@ -123,7 +123,7 @@ class GlobalStreamThread:
         while not self._stop.is_set():
             batch = self._poll(consumer)
             for partition, records in batch.records.items():
-                task.process(partition, records)
+                self._take(task.process, partition, records)
             if time.monotonic() - saved >= self._shared.commit_interval_ms / 1000:
                 checkpoint.save(consumer.position(task.partitions))
                 saved = time.monotonic()
@@ -151,7 +151,7 @@ class GlobalStreamThread:
                 break
             batch = self._poll(consumer)
             for partition, records in batch.records.items():
-                task.restore(partition, records)
+                self._take(task.restore, partition, records)
                 count += len(records)
             if batch.records:
                 deadline = time.monotonic() + self._shared.task_timeout_ms / 1000
@@ -161,6 +161,20 @@ class GlobalStreamThread:
                     f"{self._shared.task_timeout_ms / 1000:.0f} s (task.timeout.ms), and the stores are not complete"
                 )
         _log.info("%s: global stores are complete: %d records, %.3f s", self.name, count, time.monotonic() - started)
+
+    def _take(
+        self,
+        take: Callable[[TopicPartition, list[RawRecord]], None],
+        partition: TopicPartition,
+        records: list[RawRecord],
+    ) -> None:
+        def attempt() -> None:
+            nonlocal records
+            given, records = records, []
+            take(partition, given)
+
+        # a record whose serde waits for something goes on where it is, without being given again
+        self._retried(f"taking in records of {partition.topic}-{partition.partition}", attempt)
 
     def _poll(self, consumer: RecordConsumer) -> PolledBatch:
         batch = consumer.poll(0.0, _POLL_RECORDS)

@@ -175,8 +175,9 @@ class Instance:
         for partition in task.partitions:
             log, position = self._brokers.log(partition), self.positions.setdefault(partition, 0)
             if position < len(log):
-                (task.restore if starting else task.process)(partition, list(log[position:]))
+                # a record that cannot be decoded yet waits in the task
                 self.positions[partition] = len(log)
+                (task.restore if starting else task.process)(partition, list(log[position:]))
                 anything = True
         return anything
 

@@ -367,3 +367,27 @@ def test_a_store_takes_no_headers() -> None:
             (b"k", b"plain x", 1, None),
             (b"k", b"plain xy", 2, None),
         ]
+
+
+@pytest.mark.parametrize("partitions", [None, 1])
+def test_rows_of_a_global_table_wait_too(partitions: int | None) -> None:
+    register = Register()
+    more: Mapping[str, Any] = {} if partitions is None else {"partitions": partitions}
+    builder = StreamsBuilder()
+    rates = builder.global_table("rates", Consumed.with_(TEXT, asking(register)))
+    joined = builder.stream("in", Consumed.with_(TEXT, TEXT)).join(rates, lambda k, v: k, lambda v, rate: f"{v} {rate}")
+    joined.to("out", Produced.with_(TEXT, TEXT))
+    skipping: Any = {"deserialization.exception.handler": LogAndContinueExceptionHandler()}
+    with TopologyTestDriver(builder.build(), skipping, **more) as driver:
+        topic = driver.create_input_topic("rates", TEXT.serializer, TEXT.serializer)
+        topic.pipe_input("k", "before", 0)
+        register.error = AWAY
+        with pytest.raises(TimeoutException):
+            topic.pipe_input("k", "?a", 1)
+        stream = driver.create_input_topic("in", TEXT.serializer, TEXT.serializer)
+        stream.pipe_input("k", "one", 2)
+        register.error = None
+        topic.pipe_input("other", "b", 3)
+        stream.pipe_input("k", "two", 4)
+        out = driver.create_output_topic("out", TEXT.deserializer, TEXT.deserializer)
+        assert out.read_values_to_list() == ["one BEFORE", "two ?A"]
