@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from headrace import naming
 from headrace.api.joins import JoinWindows, StreamJoined
 from headrace.api.options import Branched, Grouped, Joined, Produced, Repartitioned, checked, name_of
+from headrace.api.printed import Printed
 from headrace.dsl.global_table import GlobalKTable, join_with_global
 from headrace.dsl.graph import Process, Sink, Split, StreamToTable
 from headrace.dsl.grouped import KGroupedStream
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import Operator
     from headrace.api.options import Materialized, Named
-    from headrace.api.printed import Printed
     from headrace.api.processor import FixedKeyProcessor, Processor
     from headrace.api.record import RecordContext
     from headrace.api.serde import Serde
@@ -130,6 +130,7 @@ class KStream(Generic[K, V]):
         Args:
             printed: Where and how, and the name of the node.
         """
+        checked(printed, Printed)
         # as in Java, the label is the name of this node, not of the one that prints
         label = self.at.name if printed.label is None else printed.label
         name = self.at.scope.node_name(printed.name, naming.PRINTING)

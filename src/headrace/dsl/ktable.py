@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
 from headrace.api.options import Grouped, Materialized, checked, is_unnamed, name_of
-from headrace.api.suppressed import EagerBufferConfig
+from headrace.api.suppressed import EagerBufferConfig, Suppressed
 from headrace.dsl import tables
 from headrace.dsl.foreign_key import join_on_foreign_key
 from headrace.dsl.graph import Process, Store, TableJoin
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.api.options import Named, TableJoined
     from headrace.api.processor import ValueTransformerWithKey
     from headrace.api.serde import Serde
-    from headrace.api.suppressed import Suppressed
     from headrace.dsl.grouped_table import KGroupedTable
     from headrace.dsl.kstream import KStream
     from headrace.dsl.place import Place
@@ -431,6 +430,7 @@ class KTable(Generic[K, V]):
         Raises:
             TopologyException: It waits for windows to close, but the table has no windows; or the table is versioned.
         """
+        checked(suppressed, Suppressed)
         at, buffer = self.at, suppressed.buffer
         scope = at.scope
         name = suppressed.name or scope.names.processor(naming.TABLE_SUPPRESS)

@@ -601,8 +601,14 @@ def check_supplier(name: str, supplier: Callable[[], object]) -> object:
     """Check that a supplier makes a new object at each call; gives one.
 
     Raises:
+        TypeError: It cannot be called.
         TopologyException: It gave the same object twice.
     """
+    if not callable(supplier):  # pyright: ignore[reportUnnecessaryComparison]  # a user's object
+        raise TypeError(
+            f"the supplier of processor {name} is a {type(supplier).__name__}, which cannot be called: give its class, "
+            "or a function that makes a new one at each call"
+        )
     made = supplier()
     if made is supplier():
         raise TopologyException(

@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace import Consumed, JoinWindows, KStream, KTable, Materialized, Named, Serdes, StreamsBuilder, TimeWindows
+from headrace import (
+    BufferConfig,
+    Consumed,
+    JoinWindows,
+    KStream,
+    KTable,
+    Materialized,
+    Named,
+    Processor,
+    Record,
+    Serdes,
+    StreamsBuilder,
+    TimeWindows,
+)
 from headrace.testing import TopologyTestDriver
 
 if TYPE_CHECKING:
@@ -17,6 +30,14 @@ NAMED: Any = Named.as_("x")
 STORE: Any = Materialized.as_("x")
 WINDOWS: Any = TimeWindows.of_size_with_no_grace(1)
 JOIN_WINDOWS: Any = JoinWindows.of_time_difference_with_no_grace(1)
+BUFFER: Any = BufferConfig.unbounded()
+
+
+class Drop(Processor[str, str, str, str]):
+    def process(self, record: Record[str, str]) -> None: ...
+
+
+DROP: Any = Drop()
 
 WRONG: dict[str, Callable[[KStream[str, str], KTable[str, str]], object]] = {
     "a Named is expected here, not Materialized": lambda s, t: s.map_values(str, STORE),
@@ -30,6 +51,11 @@ WRONG: dict[str, Callable[[KStream[str, str], KTable[str, str]], object]] = {
         lambda s, t: s.group_by_key().windowed_by(JOIN_WINDOWS)
     ),
     "a Materialized is expected here, not String": lambda s, t: t.filter(lambda k, v: True, TEXT),
+    "a Printed is expected here, not 'label'": lambda s, t: s.print("label"),  # type: ignore[arg-type]
+    "a Suppressed is expected here, not StrictBufferConfig": lambda s, t: t.suppress(BUFFER),
+    "the supplier of processor KSTREAM-PROCESSOR-0000000004 is a Drop, which cannot be called": (
+        lambda s, t: s.process(DROP)
+    ),
     "to_stream takes a function first, and a name as named=, not Named": lambda s, t: t.to_stream(NAMED),
 }
 
