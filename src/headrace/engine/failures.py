@@ -29,6 +29,7 @@ from headrace.errors import (
     TaskCorruptedException,
     TaskMigratedException,
     TimeoutException,
+    TransactionAbortableException,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _NOT_FOR_HANDLERS = (
     RecordRefusedException,
     TaskMigratedException,
     TaskCorruptedException,
+    TransactionAbortableException,
 )
 """Errors about the thread's own standing, not about the record in work: no handler may skip them."""
 

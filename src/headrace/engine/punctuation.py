@@ -69,7 +69,11 @@ class Punctuations:
         else:
             made = Schedule(node, kind, 0 if by_stream_time else now + interval_ms, interval_ms, punctuator, None)
         (self._by_stream_time if by_stream_time else self._by_wall_clock).offer(made, made.due)
-        self._record.punctuate_at = self._by_stream_time.least()
+        record = self._record
+        record.punctuate_at = self._by_stream_time.least()
+        if record.punctuate_at <= record.stream_time:
+            # due already: no other record of the run comes before it
+            record.interrupt = True
         return made
 
     def run_stream_time(self, call: Callable[[Schedule, int], None]) -> bool:

@@ -75,8 +75,12 @@ class RecordCache:
         raw = entry[2]
         entries[key] = entry
         if former is None:
-            if self._keys is not None:
-                self._keys.add(key)
+            keys = self._keys
+            if keys is not None:
+                keys.add(key)
+                if len(keys) > 2 * len(entries) + 1000:
+                    # most of them are those of evicted rows: the next look begins anew
+                    self._keys = None
             budget.used_bytes += _ENTRY_OVERHEAD + len(key) + (0 if raw is None else len(raw))
         else:
             entries.move_to_end(key)
@@ -104,8 +108,7 @@ class RecordCache:
     def between(self, low: bytes | None, high: bytes | None) -> dict[bytes, CacheEntry]:
         """Rows with ``low <= key <= high`` (None: no bound), clean ones too."""
         entries, keys = self.entries, self._keys
-        if keys is None or len(keys) > 2 * len(entries) + 1000:
-            # the first look, or most of the keys are those of evicted rows
+        if keys is None:
             keys = self._keys = SortedKeys(entries)
         return {key: entries[key] for key in keys.between(low, high) if key in entries}
 

@@ -26,8 +26,7 @@ class InMemoryBody:
         """See the protocol."""
         rows = self._rows
         keys = self._keys
-        if keys is None or len(keys) > 2 * len(rows) + 1000:
-            # the first scan, or most of the keys are those of deleted rows
+        if keys is None:
             keys = self._keys = SortedKeys(rows)
         found = [(key, rows[key]) for key in dict.fromkeys(keys.between(low, high)) if key in rows]
         return iter(found[::-1] if reverse else found)
@@ -42,6 +41,9 @@ class InMemoryBody:
                 if keys is not None and key not in mine:
                     keys.add(key)
                 mine[key] = value
+        if keys is not None and len(keys) > 2 * len(mine) + 1000:
+            # most of them are those of deleted rows: the next scan begins anew
+            self._keys = None
         if offset is not None:
             self._offset = offset
 

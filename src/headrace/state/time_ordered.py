@@ -50,6 +50,7 @@ class TimeOrderedBuffer(StoreBase[K, V]):
         self._stream_time = -1
         self._number = 0
         self._oldest: int | None = None
+        """No record waits that is older; None: none waits."""
 
     def start(self) -> None:
         """Learn from what was restored: stream time, the oldest record, and numbers that are free."""
@@ -90,20 +91,17 @@ class TimeOrderedBuffer(StoreBase[K, V]):
         record = self._record
         saved = (record.topic, record.partition, record.offset, record.timestamp, record.headers)
         try:
-            for row, stored in self.rows.scan(None, None):
-                timestamp = _HEAD.unpack_from(row)[1]
-                if timestamp > due:
-                    self._oldest = timestamp
-                    return
+            # only what is due: a scan costs what lies in its bounds, uncommitted removals included
+            for row, stored in self.rows.scan(_HEAD.pack(0, self._oldest), _HEAD.pack(0, due + 1)):
                 buffered = decode_buffered(stored)[0]
                 assert buffered.new is not None, "only values are put"
                 headers = buffered.headers or None
                 record.topic, record.partition, record.offset = buffered.topic, buffered.partition, buffered.offset
                 record.timestamp, record.headers = buffered.timestamp, headers
                 key = self._decode_key(row[_HEAD.size : -_TAIL.size])
-                take(key, self._decode(buffered.new), timestamp, headers)
+                take(key, self._decode(buffered.new), buffered.timestamp, headers)
                 self.rows.put(row, None, None, None)
-            self._oldest = None
+            self._oldest = due + 1
         finally:
             record.topic, record.partition, record.offset, record.timestamp, record.headers = saved
 

@@ -28,6 +28,7 @@ from headrace.errors import (
     StreamsException,
     TaskCorruptedException,
     TimeoutException,
+    TransactionAbortableException,
 )
 from headrace.processors.stateless import PassThrough
 from headrace.records import TaskId, TopicPartition
@@ -489,6 +490,19 @@ def test_a_refused_send() -> None:
     assert (record.key, record.value, record.partition) == (b"k", b"v", None)
     assert error is lists.refuse["out"]
     assert bench.task.metrics.dropped == {"production error": 1}
+
+
+def test_a_transaction_that_failed_is_not_the_records_fault_and_no_handler_is_asked() -> None:
+    lists = Lists()
+    lists.refuse["out"] = TransactionAbortableException("the transaction has to be aborted")
+    everything = Answering(RESUME)
+    bench = Bench(sinking(), collector=lists, production_handler=everything, processing_handler=everything)
+    bench.add_values("in", ("x", 1))
+    with pytest.raises(TransactionAbortableException):
+        bench.process()
+    assert everything.asked == []
+    with pytest.raises(TransactionAbortableException):
+        bench.offsets()
 
 
 def test_a_refused_changelog_record_is_never_skipped() -> None:

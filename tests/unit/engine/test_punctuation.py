@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from unit.engine.harness import Bench
 
 from headrace import Consumed, Serdes, StreamsBuilder
 from headrace.api.handlers import Response
@@ -59,6 +60,23 @@ def test_stream_time_is_looked_at_after_each_record_and_jumps_call_once() -> Non
     with driver(lambda context: context.schedule(10, STREAM, calls.append)) as run:
         pipe(run, 3, 9, 10, 19, 45, 30, 51, 60)
     assert calls == [3, 10, 45, 51, 60]
+
+
+def test_what_a_record_schedules_is_due_before_the_next_record_of_its_run() -> None:
+    seen: list[str] = []
+
+    class Scheduling(Processor[str, str, str, str]):
+        def process(self, record: Record[str, str]) -> None:
+            seen.append(record.value)
+            if record.value == "first":
+                self.context.schedule(10, STREAM, lambda time: seen.append(f"tick {time}"))
+
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(TEXT, TEXT)).process(Scheduling)
+    bench = Bench(builder.build())
+    bench.add_values("in", ("first", 7), ("second", 7), ("third", 3))
+    bench.process()
+    assert seen == ["first", "tick 7", "second", "third"]
 
 
 def test_wall_clock_waits_for_one_interval() -> None:

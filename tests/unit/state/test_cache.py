@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -299,3 +300,20 @@ def test_rows_evicted_while_a_flush_is_under_way_are_not_lost() -> None:
     assert sorted(sent) == [(b"a", b"v"), (b"b", b"v"), (b"c", b"v")]
     assert not cache.dirty
     assert budget.used_bytes == sum(200 + len(key) + len(row[2] or b"") for key, row in cache.entries.items())
+
+
+def test_rows_that_come_and_go_after_a_scan_leave_nothing_behind() -> None:
+    sent = Sent(1000)
+    sent.cache.between(None, None)
+    body = InMemoryBody()
+    body.scan(None, None, reverse=False)
+    keys = [number.to_bytes(8, "big") for number in range(5000)]
+    held = [sys.getrefcount(key) for key in keys]
+    for key in keys:
+        sent.cache.put_clean(key, entry(b"row"))
+        body.write([(key, b"row")], None)
+        body.write([(key, None)], None)
+    now = [sys.getrefcount(key) for key in keys]
+    assert sum(after > before for before, after in zip(held, now, strict=True)) < 2000
+    body.write([(b"a", b"1"), (b"b", b"2")], None)
+    assert list(body.scan(None, None, reverse=True)) == [(b"b", b"2"), (b"a", b"1")]
