@@ -279,6 +279,12 @@ class StateUpdater:
                 )
 
     def _apply(self, job: _Job, tp: TopicPartition, records: list[RawRecord]) -> None:
+        end = job.open[tp].end
+        if records[-1][0] >= end:
+            # of an input topic that serves as changelog, what is not committed is still to be processed
+            records = [record for record in records if record[0] < end]
+            if not records:
+                return
         job.task.restore(tp, records)
         job.open[tp].count += len(records)
         job.count += len(records)
@@ -356,7 +362,7 @@ class StateUpdater:
     ) -> None:
         del job.open[tp]
         consumer.incremental_unassign([tp])
-        job.task.changelogs[tp].rows.restore([], position)
+        job.task.changelogs[tp].rows.restore([], min(position, changelog.end))
         _log.info(
             "Restored store %s partition %d: %d records in %.3f seconds",
             changelog.store,
