@@ -58,7 +58,8 @@ class LruRows(BufferedStore):
             if self.log is not None and self._log_forgotten:
                 self.log(forgotten, None, timestamp, None)
             self.write(forgotten, None)
-        super().put(key, stored, logged, timestamp, headers)
+        # one that is full of nothing forgets at once what is put into it
+        super().put(key, stored if key in self._used else None, logged, timestamp, headers)
 
     def drop(self) -> None:
         """See :class:`BufferedStore`."""
