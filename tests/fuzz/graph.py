@@ -146,7 +146,8 @@ class Graph:
             known = of.key_serde if part == "key" else of.value_serde
             needed = right is not None and (known or self.default[part]) != right
             if self.strange():
-                chosen[part] = self.rng.choice(("string", "long", "json"))
+                # an empty text is, to the Java side's JSON parser, a value that is missing and not null
+                chosen[part] = self.rng.choice(("string", "long", "string" if source else "json"))
             elif right is not None and (needed or self.chance(0.2)) and not self.strange():
                 chosen[part] = right
         return chosen
