@@ -38,7 +38,9 @@ def case(seed: int) -> dict[str, Any]:
         made["topology_config"] = True
     if graph.wall_clock and rng.random() < 0.3:
         made["wall_clock_start_ms"] = rng.choice((1, 1000, 1_700_000_000_000))
-    made["inputs"] = inputs.records(rng, graph.topics, graph.time, odd=graph.odd, wall_clock=graph.wall_clock)
+    made["inputs"] = inputs.records(
+        rng, graph.topics, graph.time, odd=graph.odd, binary=not graph.dead_letters, wall_clock=graph.wall_clock
+    )
     return made
 
 

@@ -30,6 +30,9 @@ class Handle:
     store: str | None = None
     """The store with the table's rows, when it has a name of its own."""
     versioned: bool = False
+    history_ms: int = 0
+    from_versioned: bool = False
+    """Whether its rows are those of a versioned table: then it cannot be suppressed."""
     used: bool = False
     final: str = ""
     """What a cogroup's aggregate is: its initializer, merger and type, with blanks between."""
@@ -184,6 +187,7 @@ class Graph:
         return option
 
     def _store_kind(self, of: Handle, option: dict[str, Any]) -> None:
+        of.from_versioned = False
         kind = self.rng.choice((None, None, None, "in_memory", "in_memory", "versioned", "versioned", "lru", "plain"))
         if kind is None:
             return
@@ -191,8 +195,8 @@ class Graph:
         if kind != "in_memory":
             option["name"] = self.name("S")
         if kind == "versioned":
-            option["history_ms"] = self.ms(0, 5, 20, 100, 1000)
-            of.versioned = True
+            option["history_ms"] = of.history_ms = self.ms(0, 5, 20, 100, 1000)
+            of.versioned = of.from_versioned = True
         elif kind == "lru":
             option["max_entries"] = self.rng.choice((1, 2, 5, 100))
 

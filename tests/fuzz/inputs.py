@@ -45,7 +45,7 @@ _HEADERS: tuple[list[list[Any]], ...] = ([["h", "1"]], [["h", None]], [["h", "1"
 
 
 def records(
-    rng: Random, topics: dict[str, tuple[str, str]], time: Time, *, odd: bool, wall_clock: bool
+    rng: Random, topics: dict[str, tuple[str, str]], time: Time, *, odd: bool, binary: bool, wall_clock: bool
 ) -> list[dict[str, Any]]:
     """Random inputs.
 
@@ -54,10 +54,11 @@ def records(
         topics: Types of key and value of each source topic.
         time: The case's scale.
         odd: Whether bytes that are no key or value may come.
+        binary: Whether they need not be texts.
         wall_clock: Whether the topology looks at the wall clock.
     """
     with_headers = rng.random() < 0.3
-    null_keys, null_values = rng.choice((0.0, 0.02, 0.08)), rng.choice((0.0, 0.05, 0.15, 0.3))
+    nulls = rng.choice((0.0, 0.02, 0.08)), rng.choice((0.0, 0.05, 0.15, 0.3))
     made: list[dict[str, Any]] = []
     names = sorted(topics)
     for _ in range(rng.choice((4, 8, 12, 12, 20, 20, 30, 45))):
@@ -65,27 +66,34 @@ def records(
             made.append({"advance_wall_clock_ms": rng.choice((1, 5, 10, 25, 100)) * rng.choice((1, time.unit))})
             continue
         topic = rng.choice(names)
-        made.append(_record(rng, topic, topics[topic], time.next(rng), null_keys, null_values, odd=odd))
+        made.append(_record(rng, topic, topics[topic], time.next(rng), nulls, odd=odd, binary=binary))
         if with_headers and rng.random() < 0.4:
             made[-1]["headers"] = rng.choice(_HEADERS)
     if rng.random() < 0.5:
         # far ahead: windows close, buffers empty
         time.now += 1000 * time.unit
         topic = rng.choice(names)
-        made.append(_record(rng, topic, topics[topic], time.now, 0, 0, odd=False))
+        made.append(_record(rng, topic, topics[topic], time.now, (0, 0), odd=False, binary=False))
     return made
 
 
 def _record(
-    rng: Random, topic: str, of: tuple[str, str], timestamp: int, null_keys: float, null_values: float, *, odd: bool
+    rng: Random,
+    topic: str,
+    of: tuple[str, str],
+    timestamp: int,
+    nulls: tuple[float, float],
+    *,
+    odd: bool,
+    binary: bool,
 ) -> dict[str, Any]:
     record: dict[str, Any] = {"topic": topic}
-    record["key"] = None if rng.random() < null_keys else kinds.key(rng, of[0])
-    record["value"] = None if rng.random() < null_values else kinds.value(rng, of[1])
+    record["key"] = None if rng.random() < nulls[0] else kinds.key(rng, of[0])
+    record["value"] = None if rng.random() < nulls[1] else kinds.value(rng, of[1])
     if odd and rng.random() < 0.04:
         part = rng.choice(("key", "value"))
         # headrace refuses texts that are not UTF-8; the Java library puts other characters in their place
-        wrong = ("ff", "c328") if of[part == "value"] not in kinds.TEXTS else ()
+        wrong = ("ff", "c328") if binary and of[part == "value"] not in kinds.TEXTS else ()
         # no bytes at all are, to the Java side's JSON parser, a value that is missing and not null
         none = () if of[part == "value"] == "json" else ("",)
         record[f"{part}_hex"] = rng.choice((*wrong, *none, "00", "0000000000000001", "7b"))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 _OWN_FAULTS: Final = (
     "Found a null keyChangingChild node",  # two joins below one key change, with merge.repartition.topics
+    "KTable source state store must implement either",  # a join of a table that a windowed cogroup made
     "segment interval has changed",  # a cached session store at times less than its gap
 )
 """Texts of errors of the Java library that are faults of its own: it should have gone on."""

@@ -71,7 +71,8 @@ def global_table(g: Graph) -> bool:
     if "materialized" in step:
         # without a name the Java library fails, for want of a store
         step["materialized"].setdefault("name", g.name("S"))
-        if step["materialized"].get("store") == "plain":
+        if step["materialized"].get("store") in {"plain", "lru"}:
+            # the Java library has a cache over it, which shows what the store has lost
             del step["materialized"]["store"]
     g.add(step, made)
     return True
@@ -295,7 +296,7 @@ def to_table(g: Graph) -> bool:
     if of is None:
         return False
     step = {"op": "toTable", **step}
-    made = g.derived(of, "table", window=None)
+    made = g.derived(of, "table", window=None, from_versioned=False)
     g.maybe_named(step)
     _materialize(g, step, made)
     g.add(step, made)
@@ -397,7 +398,7 @@ def _windowed_key(of: Handle) -> str:
 
 def _aggregated(g: Graph, of: Handle, value: str, value_serde: str | None) -> Handle:
     """The table that an aggregation of ``of`` gives."""
-    made = g.derived(of, "table", value=value, value_serde=value_serde)
+    made = g.derived(of, "table", value=value, value_serde=value_serde, from_versioned=False)
     if of.window is not None and of.kind in {"windowed", "windowed_cogroup"}:
         made.key = _windowed_key(of)
         made.key_serde = None if of.key_serde is None else kinds.serde(made.key)
@@ -501,7 +502,8 @@ def cogrouped(g: Graph) -> bool:
 
 def suppressed(g: Graph) -> bool:
     """``suppress`` until windows close or until a time limit."""
-    of, step = _of(g, "table", where=lambda h: h.window is not None) if g.chance(0.7) else _of(g, "table")
+    windows = g.chance(0.7)
+    of, step = _of(g, "table", where=lambda h: not h.from_versioned and (h.window is not None or not windows))
     if of is None:
         return False
     closes = of.window is not None and of.window["type"] != "unlimited" and g.chance(0.65)
@@ -544,7 +546,7 @@ def stream_table_join(g: Graph) -> bool:
     if g.chance(self_named := max(g.named, 0.1)):
         joined["name"] = g.name("J")
     if (other.versioned and g.chance(0.5)) or g.strange(0.05 * self_named):
-        joined["grace_ms"] = g.ms(0, 1, 5, 10, 50)
+        joined["grace_ms"] = min(g.ms(0, 1, 5, 10, 50), other.history_ms)
     if joined:
         step["joined"] = joined
     g.add(step, g.derived(of, "stream", value=value, value_serde=None, key_serde=joined.get("key", of.key_serde)))
@@ -617,7 +619,9 @@ def table_table_join(g: Graph) -> bool:
     fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=False)
     how = g.rng.choice(("inner", "left", "outer"))
     step = {"op": "join", **step, "with": other.name, "how": how, "joiner": fn}
-    made = g.derived(of, "table", value=value, value_serde=None)
+    made = g.derived(
+        of, "table", value=value, value_serde=None, from_versioned=of.from_versioned or other.from_versioned
+    )
     g.maybe_named(step)
     _table_store(g, step, made, of)
     g.add(step, made)
