@@ -225,7 +225,8 @@ def merged(g: Graph) -> bool:
         return False
     step = {"op": "merge", **step, "with": other.name}
     g.maybe_named(step)
-    g.add(step, g.derived(of, "stream", key_serde=None, value_serde=None))
+    old = of.from_versioned or other.from_versioned
+    g.add(step, g.derived(of, "stream", key_serde=None, value_serde=None, from_versioned=old))
     return True
 
 
@@ -398,7 +399,9 @@ def _windowed_key(of: Handle) -> str:
 
 def _aggregated(g: Graph, of: Handle, value: str, value_serde: str | None) -> Handle:
     """The table that an aggregation of ``of`` gives."""
-    made = g.derived(of, "table", value=value, value_serde=value_serde, from_versioned=False)
+    made = g.derived(of, "table", value=value, value_serde=value_serde)
+    # a cogroup counts as computed from a versioned table when a stream it takes was one: only the Java library says so
+    made.from_versioned = made.from_versioned and "cogroup" in of.kind
     if of.window is not None and of.kind in {"windowed", "windowed_cogroup"}:
         made.key = _windowed_key(of)
         made.key_serde = None if of.key_serde is None else kinds.serde(made.key)
@@ -493,7 +496,7 @@ def cogrouped(g: Graph) -> bool:
         _, _, _, any_value, numbers = next(x for x in _COGROUPS if first == f"{x[0]} {x[1]} {x[2]}")
         fn = g.rng.choice(any_value + (numbers * 2 if other.value in kinds.NUMBERS else ()))
         step = {"op": "cogroup", **step, "with": other.name, "fn": fn}
-        made = g.derived(of, "cogrouped")
+        made = g.derived(of, "cogrouped", from_versioned=of.from_versioned or other.from_versioned)
     g.add(step, made)
     if g.chance(0.4):
         g.rng.choice((windowed, cogrouped))(g)
@@ -549,7 +552,9 @@ def stream_table_join(g: Graph) -> bool:
         joined["grace_ms"] = min(g.ms(0, 1, 5, 10, 50), other.history_ms)
     if joined:
         step["joined"] = joined
-    g.add(step, g.derived(of, "stream", value=value, value_serde=None, key_serde=joined.get("key", of.key_serde)))
+    old = of.from_versioned or other.from_versioned
+    known = joined.get("key", of.key_serde)
+    g.add(step, g.derived(of, "stream", value=value, value_serde=None, key_serde=known, from_versioned=old))
     return True
 
 
@@ -604,7 +609,9 @@ def stream_stream_join(g: Graph) -> bool:
         option["logging"] = g.chance(0.3)
     if option:
         step["stream_joined"] = option
-    g.add(step, g.derived(of, "stream", value=value, value_serde=None, key_serde=option.get("key", of.key_serde)))
+    old = of.from_versioned or other.from_versioned
+    known = option.get("key", of.key_serde)
+    g.add(step, g.derived(of, "stream", value=value, value_serde=None, key_serde=known, from_versioned=old))
     return True
 
 
