@@ -299,7 +299,13 @@ def test_results_wait_while_the_registry_is_down(
             writer.send(source, b"k", str(number).encode())
     where = {"schema.registry.url": registry.url, **FAST}
     plain = SpecificAvroSerde(Plain, config=where)
-    registry.stop()
+    state = registry.state()
+    assert state is not None
+    SchemaRegistryClient(registry.url).register_schema(unique("kept"), Schema('"string"'))
+    registry.kill()
+    assert process_start(state.pid) is None
+    with pytest.raises(RegistryUnavailableException):
+        SchemaRegistryClient(where).get_subjects()
     builder = StreamsBuilder()
     text = Serdes.String()
     builder.stream(source, Consumed.with_(text, text)).map_values(Plain).to(out, Produced.with_(text, plain))
@@ -309,7 +315,7 @@ def test_results_wait_while_the_registry_is_down(
         TopicReader(bootstrap_servers, out) as reader,
     ):
         wait_until(lambda: "tasks start again" in caplog.text, "the tasks go back to the last commit")
-        registry.start()
+        assert registry.start().port == state.port
         seen: list[Plain | None] = []
 
         def take() -> int:
@@ -319,23 +325,16 @@ def test_results_wait_while_the_registry_is_down(
         wait_until(lambda: take() >= 5, "every record has come through")
         assert streams.state() is State.RUNNING
     assert seen == [Plain(str(number)) for number in range(5)]
+    assert unique("kept") in SchemaRegistryClient(where).get_subjects()
 
 
-def test_the_registrys_own_life(registry: LocalRegistry, tmp_path: Path, unique: Callable[[str], str]) -> None:
+def test_the_registrys_own_life(registry: LocalRegistry, tmp_path: Path) -> None:
     nowhere = LocalRegistry(tmp_path)
     assert nowhere.state() is None
     with pytest.raises(ClusterError, match="no registry is running"):
         _ = nowhere.url
     state = registry.state()
     assert state is not None
-    SchemaRegistryClient(registry.url).register_schema(unique("kept"), Schema('"string"'))
     assert LocalRegistry(registry.data_dir).start() == state
     with pytest.raises(ClusterError, match="already runs"):
         LocalRegistry(registry.data_dir, port=state.port + 1).start()
-    registry.kill()
-    assert process_start(state.pid) is None
-    client = SchemaRegistryClient({"schema.registry.url": state.url, **FAST})
-    with pytest.raises(RegistryUnavailableException):
-        client.get_subjects()
-    assert registry.start().port == state.port
-    assert unique("kept") in client.get_subjects()

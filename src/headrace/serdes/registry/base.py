@@ -11,6 +11,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headrace.api.serde import Deserializer, Serde, Serializer
+from headrace.config.loading import load
 from headrace.errors import ConfigException, KafkaException, SerializationException
 from headrace.serdes.registry.client import RegisteredSchema, Schema, SchemaRegistryClient, is_unknown, shared_client
 from headrace.serdes.registry.errors import RegistryException
@@ -408,8 +409,6 @@ def as_type(value: Any, name: str) -> type[Any]:
     Raises:
         ConfigException: It is not a class.
     """
-    from headrace.config.loading import load
-
     found = load(value, name)
     if not isinstance(found, type):
         raise ConfigException(f"{name}: {value} is not a class")
