@@ -43,7 +43,8 @@ class GlobalStreamThread:
         stores: What to keep.
         shared: What all threads of the client share.
         on_ready: Called on this thread when the stores are complete, unless it was asked to stop before.
-        on_error: Called on this thread with the fatal error, when its loop has ended by one.
+        on_error: Called on this thread with the fatal error, when its loop has ended by one. The stores stay open until
+            :meth:`shutdown`.
     """
 
     def __init__(
@@ -85,18 +86,21 @@ class GlobalStreamThread:
     def _run(self) -> None:
         error: Exception | None = None
         try:
-            try:
-                self._follow()
-            except Exception as e:
-                error = e
-            except BaseException as e:
-                error = StreamsException(f"global thread {self.name} was stopped: {e!r}")
-            self._cleanup.close()
+            self._follow()
         except Exception as e:
-            error = error or e
+            error = e
+        except BaseException as e:
+            error = StreamsException(f"global thread {self.name} was stopped: {e!r}")
         if error is not None and not self._stop.is_set():
             _log.error("%s ends: %s", self.name, error, exc_info=error)
             self._on_error(error)
+            # tasks read the stores until they are closed: closed under them, a join would fail for every record, which
+            # a handler that goes on would drop
+            self._stop.wait()
+        try:
+            self._cleanup.close()
+        except Exception as e:
+            _log.warning("%s did not close in good order: %s", self.name, e)
 
     def _follow(self) -> None:
         config, later = self._shared.config, self._cleanup.callback
