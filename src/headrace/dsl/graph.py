@@ -42,6 +42,10 @@ class Store:
     value_serde: Serde[Any] | None
     shape: StoreShape = KEY_VALUE
 
+    def __post_init__(self) -> None:
+        # where the user says it, not when the topology is written
+        self.shape.check(self)
+
     @property
     def versioned(self) -> bool:
         """Whether it keeps former rows too."""

@@ -74,7 +74,13 @@ class StoreShape(ABC):
 
         Raises:
             TopologyException: The user's supplier is of another kind.
-            ValueError: The user's retention is too short for the windows.
+        """
+
+    def check(self, store: Store) -> None:  # noqa: B027  # most have nothing to check
+        """Check what the user said of the store.
+
+        Raises:
+            ValueError: The retention is too short for the windows.
         """
 
 
@@ -124,6 +130,10 @@ class WindowShape(StoreShape):
     sliding: bool = False
     emit_on_close: bool = False
 
+    def check(self, store: Store) -> None:
+        """See :class:`StoreShape`."""
+        _retention(store, self.retention_ms)
+
     def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
@@ -163,6 +173,10 @@ class SessionShape(StoreShape):
 
     retention_ms: int
     emit_on_close: bool = False
+
+    def check(self, store: Store) -> None:
+        """See :class:`StoreShape`."""
+        _retention(store, self.retention_ms)
 
     def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
