@@ -5,6 +5,7 @@ An operation gives False when nothing that it could be applied to is there.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from fuzz import kinds
@@ -596,8 +597,9 @@ def stream_stream_join(g: Graph) -> bool:
     if g.chance(0.15):
         window["after_ms"] = g.ms(0, 1, 5, 10)
     step["window"] = window
-    option: dict[str, Any] = g.serdes(of)
-    if "value" in g.serdes(other, ("value",)):
+    # the stores of a join inherit no serdes
+    option: dict[str, Any] = g.serdes(replace(of, key_serde=None, value_serde=None))
+    if "value" in g.serdes(replace(other, value_serde=None), ("value",)):
         option["other_value"] = kinds.serde(other.value)
     if g.chance(max(g.named, 0.1)):
         option["name"] = g.name("SJ")
