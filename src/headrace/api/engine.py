@@ -11,7 +11,7 @@ with ``send_old_values``, and ``is_latest`` is False only for a late write to a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -176,6 +176,19 @@ class Operator(Protocol):
 
     def bind(self, node: NodeContext, /) -> Bound:
         """Make the closures for one task."""
+        ...
+
+
+@runtime_checkable
+class UsesSerdes(Protocol):
+    """An operator that binds serdes itself, beside those of sources, sinks and stores."""
+
+    def check_serdes(self, serdes: SerdeContext, /) -> None:
+        """Ask for the configured defaults that ``bind`` will ask for.
+
+        Raises:
+            TopologyException: There is none.
+        """
         ...
 
 

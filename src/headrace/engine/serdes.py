@@ -9,9 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.api.engine import UsesSerdes
 from headrace.api.serde import NeedsContext, Serde
 from headrace.errors import TopologyException
-from headrace.topology.built import SinkSpec, SourceSpec
+from headrace.topology.built import ProcessorSpec, SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,6 +82,8 @@ class TaskSerdes:
                     yield partial(self._deserializer, spec, is_key=is_key)
                 elif isinstance(spec, SinkSpec):
                     yield partial(self._serializer, spec, is_key=is_key)
+            if isinstance(spec, ProcessorSpec) and isinstance(spec.operator, UsesSerdes):
+                yield partial(spec.operator.check_serdes, SerdeContextOf(self._settings, f"node {spec.name}"))
         for builder in self._sub.stores:
             key, value = self.of_store(builder)
             yield partial(key, builder.key_serde)

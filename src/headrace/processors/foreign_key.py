@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.api.engine import NodeContext, ValueGetterSupplier
-    from headrace.api.serde import Serde
+    from headrace.api.serde import Serde, SerdeContext
     from headrace.records import Headers
     from headrace.state.keyvalue import TimestampedKeyValueStoreWithHeaders
 
@@ -80,6 +80,11 @@ class SubscriptionSend:
     value_serde: Serde[Any] | None
     left: bool
     versioned: bool = False
+
+    def check_serdes(self, serdes: SerdeContext, /) -> None:
+        """See :class:`headrace.api.engine.UsesSerdes`. The keys' serdes are those of the topics between the tables."""
+        if self.value_serde is None:
+            serdes.value_serde()
 
     def bind(self, node: NodeContext, /) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""

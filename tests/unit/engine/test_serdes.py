@@ -65,12 +65,24 @@ def looking_up(builder: StreamsBuilder) -> None:
     builder.global_table("rates", Consumed.with_(TEXT, None))
 
 
+def referring(builder: StreamsBuilder) -> None:
+    mapped = builder.table("left", IN).map_values(lambda v: [v])
+    result: Materialized[Any, Any] = Materialized.with_(TEXT, TEXT)
+    mapped.join(
+        builder.table("right", IN), lambda v, o: o, foreign_key_extractor=lambda v: v[0], materialized=result
+    ).to_stream().to("out", Produced.with_(TEXT, TEXT))
+
+
 PLACES: list[tuple[Callable[[StreamsBuilder], None], str]] = [
     (
         reading,
         "key of topics one, two at source KSTREAM-SOURCE-0000000000: give it with Consumed.with_, or set",
     ),
     (reading, "; no serde for the value of topics one, two at source KSTREAM-SOURCE-0000000000: give it with Consumed"),
+    (
+        referring,
+        "inside the node KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000008: give it where the operator is made",
+    ),
     (matching, "value of topics that match in-.* at source KSTREAM-SOURCE-0000000000"),
     (writing, "value for topic out at sink KSTREAM-SINK-0000000002: give it with Produced.with_, or set default.value"),
     (choosing, "value for the topics it chooses at sink KSTREAM-SINK-0000000002: give it with Produced.with_"),
