@@ -158,10 +158,13 @@ class Graph:
     def grouped(self, of: Handle) -> tuple[dict[str, Any] | None, str | None, str | None]:
         """A ``grouped`` option, and the serdes known after it."""
         option: dict[str, Any] = self.serdes(of)
+        if not option and not self.chance(self.named):
+            return None, of.key_serde, of.value_serde
+        # with an option no serde is inherited
+        option |= self.serdes(replace(of, key_serde=None, value_serde=None))
         if self.chance(self.named):
             option["name"] = self.name("G")
-        known = option.get("key", of.key_serde), option.get("value", of.value_serde)
-        return (option or None), *known
+        return (option or None), option.get("key"), option.get("value")
 
     def materialized(self, of: Handle, *, must: bool = False) -> dict[str, Any] | None:
         """A store for the rows of ``of`` (a key-value table); its serdes, name and kind are noted in ``of``."""

@@ -427,7 +427,11 @@ def _check_dead_letters(what: str, got: list[Any], want: list[Any]) -> None:
 def _stands_for(name: str, java_name: str) -> bool:
     module, _, attribute = name.rpartition(".")
     found: Any = getattr(importlib.import_module(module or "builtins"), attribute)
-    return issubclass(found, _java_kinds(java_name))
+    kinds = _java_kinds(java_name)
+    if issubclass(errors.StreamsException, kinds):
+        # Java wraps the ClassCastException of a serializer; here the error is the serializer's own
+        kinds += _JAVA_ERRORS["ClassCastException"]
+    return issubclass(found, kinds)
 
 
 def _hex(raw: bytes | None) -> str | None:
