@@ -155,7 +155,10 @@ def aggregate_functions(rng: Random, v: str) -> tuple[str, str, str, str, str]:
     """``(init, aggregator, subtractor, merger, type)`` for values of type ``v``."""
     counted = rng.choice((("zero", "long"), ("zero", "long"), ("zero_int", "integer")))
     text = rng.choice((("empty", "string"), ("const(i)", "string"), ("null", "string")))
-    found = [(counted[0], "count", "uncount", "sum", counted[1]), (counted[0], "sum_length", "sub", "sum", counted[1])]
+    found = [
+        (counted[0], "count", "uncount", "sum", counted[1]),
+        (counted[0], "sum_length", "uncount", "sum", counted[1]),
+    ]
     found += [(text[0], "plus", "minus", "plus", "string")] * 2
     found += [(text[0], f"plus_null_at({rng.choice(('a', '1', 'x'))})", "minus", "plus", "string")]
     found += [("null", "latest", "latest", rng.choice(("first", "latest")), v)]
