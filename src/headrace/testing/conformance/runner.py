@@ -104,7 +104,7 @@ def check_case(name: str, case: Mapping[str, Any], wanted: Mapping[str, Any]) ->
 
 
 def _compare(case: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    config = _config(case)
+    config = case_config(case)
     error = wanted.get("error")
     try:
         topology = Steps(config, at_construction=case.get("topology_config", False)).build(case["steps"])
@@ -123,10 +123,11 @@ def _compare(case: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     with driver:
         _check_not(error, "start")
         _check_structure(topology, StreamsConfig.load(config), wanted["subtopologies"])
-        _Run(driver, case, wanted).check()
+        Run(driver, case, wanted).check()
 
 
-def _config(case: Mapping[str, Any]) -> dict[str, Any]:
+def case_config(case: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a case, over those that every case has."""
     config: dict[str, Any] = {
         "application.id": _APPLICATION_ID,
         "bootstrap.servers": "dummy:1234",
@@ -140,22 +141,25 @@ def _config(case: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
-class _Run:
+class Run:
     """Pipes a case's inputs and compares what came out."""
 
     def __init__(self, driver: TopologyTestDriver, case: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         self._driver = driver
         self._case = case
         self._wanted = wanted
-        self._outputs: dict[str, list[Any]] = {}
-        self._internal: dict[str, list[Any]] = {}
+        self.outputs: dict[str, list[Any]] = {}
+        """What came out of each topic, as results list it."""
+        self.internal: dict[str, list[Any]] = {}
+        """The raw records of each internal topic."""
 
     def check(self) -> None:
+        """Pipe everything and compare."""
         error = self._wanted.get("error")
         failed = False
         for at, record in enumerate(self._case.get("inputs", ())):
-            failure = self._feed(record)
-            self._drain(at)
+            failure = self.feed(record)
+            self.drain(at)
             if failure is not None:
                 _check_error(at, failure, error)
                 failed = True
@@ -164,9 +168,9 @@ class _Run:
         wanted_outputs: dict[str, list[Any]] = {}
         for row in self._wanted["outputs"]:
             wanted_outputs.setdefault(row["topic"], []).append(row)
-        for topic in sorted(self._outputs.keys() | wanted_outputs.keys()):
-            _check_dead_letters(f"output of {topic}", self._outputs.get(topic, []), wanted_outputs.get(topic, []))
-        _check_rows("records of", self._internal, self._wanted.get("internal_topics", {}))
+        for topic in sorted(self.outputs.keys() | wanted_outputs.keys()):
+            _check_dead_letters(f"output of {topic}", self.outputs.get(topic, []), wanted_outputs.get(topic, []))
+        _check_rows("records of", self.internal, self._wanted.get("internal_topics", {}))
         if not failed and not self._case.get("describe_only", False):
             self._check_stores()
             dropped = self._driver.metrics().get("dropped-records-total", 0)
@@ -176,7 +180,7 @@ class _Run:
         name: str = self._case.get("topics", {}).get(topic, {}).get(part, "string")
         return name
 
-    def _feed(self, record: Mapping[str, Any]) -> Exception | None:
+    def feed(self, record: Mapping[str, Any]) -> Exception | None:
         """Pipe one input; gives what the topology failed with."""
         if "advance_wall_clock_ms" in record:
             feed: Callable[[], None] = lambda: self._driver.advance_wall_clock_time(record["advance_wall_clock_ms"])  # noqa: E731
@@ -199,7 +203,8 @@ class _Run:
         assert found is not None
         return found.serializer.serialize(topic, from_json(record.get(part), name))
 
-    def _drain(self, at: int) -> None:
+    def drain(self, at: int) -> None:
+        """Take what was written since the last call, as of input number ``at``."""
         for topic in sorted(self._driver.produced_topic_names()):
             inner = topic.startswith(f"{_APPLICATION_ID}-") and topic not in self._case.get("topics", {})
             while (raw := self._driver.read_raw(topic)) is not None:
@@ -214,7 +219,7 @@ class _Run:
                     row["headers_hex"] = [[name, _hex(x)] for name, x in headers]
                 elif headers:
                     row["headers"] = [[name, _header_text(name, x)] for name, x in headers]
-                (self._internal if inner else self._outputs).setdefault(topic, []).append(row)
+                (self.internal if inner else self.outputs).setdefault(topic, []).append(row)
 
     def _decode(self, topic: str, part: str, raw: bytes | None) -> Any:
         found = serde(self._serde_name(topic, part))
@@ -231,9 +236,13 @@ class _Run:
         _check("stores", sorted(stores.keys() - buffers), sorted(wanted))
         for name, want in sorted(wanted.items()):
             if not want.get("opaque"):
-                store = stores[name]
-                rows = self._versions(store) if isinstance(store, VersionedKeyValueStore) else _rows(store)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
-                _check_list(f"store {name}", list(rows), want["entries"])
+                _check_list(f"store {name}", list(self.rows(stores[name])), want["entries"])
+
+    def rows(self, store: Any) -> Iterator[dict[str, Any]]:
+        """The rows of a store, in its order, as results list them; a buffer has none."""
+        if isinstance(store, TimeOrderedBuffer):
+            return iter(())
+        return self._versions(store) if isinstance(store, VersionedKeyValueStore) else _rows(store)  # pyright: ignore[reportUnknownArgumentType]  # any key and value
 
     def _versions(self, store: VersionedKeyValueStore[Any, Any]) -> Iterator[dict[str, Any]]:
         """What there was of every key of the inputs at every time of the inputs."""
