@@ -1,8 +1,9 @@
 """Recorded cases once more, with the instance killed in the commit after every record: nothing comes out differently.
 
-Operators that keep stream time in memory (windows, suppress, joins of two streams or with a grace period) are left out: there, as in the Java
-library, what counts as late is decided anew after a restart. So are stores that lose something by design: least
-recently used ones, plain ones that hold no timestamps, those without a changelog, and processors' own schedules.
+Operators that keep stream time in memory (windows, suppress, joins of two streams or with a grace period) are left out:
+there, as in the Java library, what counts as late is decided anew after a restart. So are stores that lose something by
+design: least recently used ones, plain ones that hold no timestamps, those without a changelog, and processors' own
+schedules.
 """
 
 from __future__ import annotations
