@@ -157,7 +157,10 @@ class BoundTask:
         )
         self.stores[name] = store
         if changelog is not None:
-            self.changelogs[TopicPartition(changelog, self.task_id.partition)] = store
+            partition = TopicPartition(changelog, self.task_id.partition)
+            # an input topic may have fewer partitions than others of the sub-topology: nothing to restore from then
+            if log is not None or self._partitions is None or partition in self._partitions:
+                self.changelogs[partition] = store
 
     def _logger(self, changelog: str) -> ChangelogSend:
         send = self._collector.changelog_sender(changelog, self.task_id.partition)

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from unit.engine.harness import TEXT, Bench, Lists
+from unit.engine.harness import DEFAULTS, TEXT, Bench, Lists
 
 from headrace.api.options import Consumed, Materialized
 from headrace.api.processor import Processor
 from headrace.api.stores import StoreType
 from headrace.dsl import StreamsBuilder
 from headrace.engine.offsets import decode_metadata, encode_metadata
-from headrace.engine.task import TRANSITIONS, TaskState
+from headrace.engine.settings import EngineSettings
+from headrace.engine.task import TRANSITIONS, StreamTask, TaskState
 from headrace.errors import IllegalStateException, StreamsException, TaskMigratedException
 from headrace.records import OffsetAndMetadata, TaskId, TopicPartition
 from headrace.serdes import Serdes
@@ -350,6 +352,21 @@ def test_flushing_one_cache_may_fill_the_next() -> None:
     bench.commit()
     assert bench.collector.values() == ["2"]
     assert not any(store.cache is not None and store.cache.dirty for store in bench.task.stores.values())
+
+
+def test_an_input_topic_that_a_task_has_no_partition_of_is_not_restored_from() -> None:
+    builder = StreamsBuilder()
+    rows = builder.table("rows", materialized=Materialized.as_("rows").with_store_type(StoreType.IN_MEMORY))
+    rows.to_stream().merge(builder.stream("more")).to("out")
+    (sub,) = builder.build({"topology.optimization": "all"}).build("app").subtopologies
+    settings = EngineSettings("app", {}, system_time_ms=lambda: 0, **DEFAULTS)
+    restored: list[frozenset[TopicPartition]] = []
+    for number in (0, 1):
+        partitions = [TopicPartition(topic, number) for topic in ("more", "rows")[: 2 - number]]
+        task = StreamTask(sub, TaskId(0, number), settings, Lists(), None, Path, lambda _: True, partitions)
+        restored.append(frozenset(task.changelogs))
+        task.post_commit({})
+    assert restored == [{TopicPartition("rows", 0)}, frozenset()]
 
 
 def test_drop_uncommitted_goes_back_to_the_last_commit() -> None:
