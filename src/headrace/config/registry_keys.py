@@ -122,13 +122,13 @@ CLIENT_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey("bearer.auth.logical.cluster", _STRING, None, _LOW, "Sent as target-sr-cluster."),
     ConfigKey("bearer.auth.identity.pool.id", _STRING, None, _LOW, "Sent as Confluent-Identity-Pool-Id."),
     ConfigKey(
-        "http.connect.timeout.ms", _INT, "10000", _LOW,
+        "http.connect.timeout.ms", _INT, "3000", _LOW,
         "Milliseconds to connect. Confluent's default is 60000; here a record that waits for the registry is tried "
         "again until task.timeout.ms anyway.",
         at_least(1),
     ),
     ConfigKey(
-        "http.read.timeout.ms", _INT, "10000", _LOW,
+        "http.read.timeout.ms", _INT, "3000", _LOW,
         "Milliseconds to wait for an answer. Confluent's default is 60000.",
         at_least(1),
     ),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.state.base import StoreBase
     from headrace.topology.built import GlobalStores
 
-_RUN = 1_000
+_RUN = 100
 
 
 class GlobalTask:
@@ -121,20 +121,19 @@ class GlobalTask:
         queue = bound.queues[partition]
         queue.add(records)
         unready: TimeoutException | None = None
-        with self._guard:
-            try:
-                while queue.size:
+        while queue.size and unready is None:
+            # the tasks that read the stores come in between: a processor may be slow
+            with self._guard:
+                try:
                     queue.run(NEVER, _RUN)
                     if bound.failures.failure is not None:
                         raise bound.failures.failure
-                    if bound.failures.unready is not None:
-                        unready = bound.failures.unready
-                        break
-            except Exception as e:
-                raise bound.failures.fail_here(e)  # noqa: B904  # it is the same error, or has it as its cause
-            for store in bound.stores.values():
-                store.seal()
-                store.rows.apply(None)
+                    unready = bound.failures.unready
+                except Exception as e:
+                    raise bound.failures.fail_here(e)  # noqa: B904  # it is the same error, or has it as its cause
+                for store in bound.stores.values():
+                    store.seal()
+                    store.rows.apply(None)
         bound.failures.unready = None
         if unready is not None:
             raise unready

@@ -193,6 +193,12 @@ class KafkaStreams:
             if not thread.join(None if deadline is None else max(0.0, deadline - time.monotonic())):
                 self._finish_after(threads)
                 return False
+        if self._global is not None:
+            # last: tasks read its stores until they are closed
+            self._global.shutdown()
+            if not self._global.join(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                self._finish_after(threads)
+                return False
         self._finish()
         return True
 

@@ -62,10 +62,16 @@ class HttpTransport:
             ConfigException: The address or its certificate is wrong.
         """
         problem = ""
+        asked = 0
+        silent = False
         for attempt in range(self._settings.max_retries + 1):
+            if silent:
+                # whoever waits holds up its thread and an open transaction: the record is tried again as a whole
+                break
             if attempt:
                 wait_ms = self._settings.retries_wait_ms * 2 ** (attempt - 1)
                 self._pause(min(wait_ms, self._settings.retries_max_wait_ms) / 1000)
+            asked += 1
             for turn in range(len(self._addresses)):
                 index = (self._first + turn) % len(self._addresses)
                 address = self._addresses[index]
@@ -73,14 +79,15 @@ class HttpTransport:
                     status, content = self._send(address, method, path, body)
                 except (OSError, http.client.HTTPException) as e:
                     problem = f"{address.url}: {_reason(e)}"
+                    silent = silent or _timed_out(e)
                     continue
                 if status not in _RETRIABLE:
                     self._first = index
                     return status, content
                 problem = f"{address.url}: HTTP status {status}"
         raise RegistryUnavailableException(
-            f"The schema registry does not answer {method} {path} ({problem}; asked {self._settings.max_retries + 1} "
-            f"times at {self.where}). Nothing is wrong with the record."
+            f"The schema registry does not answer {method} {path} ({problem}; asked {asked} times at "
+            f"{self.where}). Nothing is wrong with the record."
         )
 
     def _send(self, address: _Address, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
@@ -121,6 +128,10 @@ class _Address:
 def _reason(error: Exception) -> str:
     reason = getattr(error, "reason", error)
     return str(reason) or type(reason).__name__
+
+
+def _timed_out(error: Exception) -> bool:
+    return isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError)
 
 
 def _tls_context(settings: ClientSettings) -> ssl.SSLContext:

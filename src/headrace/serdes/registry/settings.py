@@ -37,8 +37,8 @@ class ClientSettings:
     """``user:password``; None takes it from the URL, if it is there."""
     token: Callable[[], str] | str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    connect_timeout_ms: int = 10_000
-    read_timeout_ms: int = 10_000
+    connect_timeout_ms: int = 3_000
+    read_timeout_ms: int = 3_000
     max_retries: int = 3
     retries_wait_ms: int = 100
     retries_max_wait_ms: int = 20_000
