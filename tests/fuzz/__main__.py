@@ -95,6 +95,8 @@ def main(argv: list[str] | None = None) -> int:
             failed = len(run.failures)
             if run.take(seed, made, wanted) and options.slice:
                 passed.append((made, wanted))
+            if "unusable" in wanted:
+                console.print(f"seed {seed} is unusable: {wanted['unusable'][:_SHOWN]}", markup=False)
             if len(run.failures) > failed:
                 console.print(f"seed {seed}: {run.failures[-1][2][:_SHOWN]}", markup=False)
         _report(run, console)
