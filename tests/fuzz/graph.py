@@ -213,7 +213,7 @@ class Graph:
 
     def source_topic(self, key: str, value: str) -> str:
         """A topic to read, nearly always a new one."""
-        if self.topics and self.strange(0.2):
+        if self.topics and self.strange(0.2) and not self.goes_on:
             return self.rng.choice(sorted(self.topics))
         name = f"in{self.number()}"
         self.topics[name] = (key, value)
