@@ -188,17 +188,9 @@ class KafkaStreams:
             # called by a listener or a processor: this very thread has still to finish
             self._finish_after(threads)
             return False
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        for thread in threads:
-            if not thread.join(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                self._finish_after(threads)
-                return False
-        if self._global is not None:
-            # last: tasks read its stores until they are closed
-            self._global.shutdown()
-            if not self._global.join(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                self._finish_after(threads)
-                return False
+        if not self._join(threads, timeout_s):
+            self._finish_after(threads)
+            return False
         self._finish()
         return True
 
@@ -317,17 +309,26 @@ class KafkaStreams:
     def _finish_after(self, threads: list[StreamThread]) -> None:
         # the last step waits for the threads, so it needs one that is none of them
         def finish() -> None:
-            for thread in threads:
-                thread.join(None)
+            self._join(threads, None)
             self._finish()
 
         threading.Thread(target=finish, name="headrace-shutdown", daemon=True).start()
 
+    def _join(self, threads: list[StreamThread], timeout_s: float | None) -> bool:
+        """Wait for the threads, then have the global one end, whose stores tasks read until they are closed."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+
+        def left_s() -> float | None:
+            return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+        if not all(thread.join(left_s()) for thread in threads):
+            return False
+        if self._global is None:
+            return True
+        self._global.shutdown()
+        return self._global.join(left_s())
+
     def _finish(self) -> None:
-        if self._global is not None:
-            # last: tasks read its stores until they are closed
-            self._global.shutdown()
-            self._global.join(None)
         with self._guard:
             self._directory.close()
             self._machine.try_move(State.ERROR)
