@@ -19,7 +19,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +29,10 @@ from headrace.testing.processes import (
     ClusterError,
     Program,
     RunningProcess,
-    cache_directory,
+    cached,
     choose_port,
     free_port,
     require_java,
-    require_maven,
     run_maven,
     short_digest,
     tail,
@@ -124,27 +122,24 @@ def jars_directory(log: Callable[[str], None] = lambda _: None) -> Path:
         if not any(Path(named).glob("kafka_*.jar")):
             raise ClusterError(f"HEADRACE_KAFKA_LIB={named} holds no kafka_*.jar: name a directory with Kafka's jars")
         return Path(named)
-    cache = cache_directory()
     pom = Path(__file__).with_name("kafka-pom.xml")
-    # the pom's own check sum is in the name: another set of jars is another directory
-    target = cache / f"kafka-{KAFKA_VERSION}-{short_digest(pom.read_bytes())}"
-    if target.is_dir():
-        return target
     what = "Kafka's jars"
-    maven = require_maven(what, "set HEADRACE_KAFKA_LIB to a directory that holds them")
-    require_java(f"Kafka {KAFKA_VERSION}")
-    cache.mkdir(parents=True, exist_ok=True)
-    log(f"fetching Apache Kafka {KAFKA_VERSION} with Maven into {target} (about 130 MB, once)")
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".fetching-") as scratch:
+
+    def fetch(maven: str, scratch: Path, directory: Path) -> Path:
+        log(f"fetching Apache Kafka {KAFKA_VERSION} with Maven into {directory} (about 130 MB, once)")
         # Maven writes beside the pom, which may be a read-only installed file
-        shutil.copy(pom, Path(scratch) / "pom.xml")
-        run_maven(maven, ["dependency:copy-dependencies", f"-DoutputDirectory={scratch}/lib"], what, Path(scratch))
-        # a directory that another process completed in the meantime is as good as ours
-        with contextlib.suppress(OSError):
-            (Path(scratch) / "lib").rename(target)
-    if not target.is_dir():
-        raise ClusterError(f"Kafka's jars could not be put at {target}: is the directory writable?")
-    return target
+        shutil.copy(pom, scratch / "pom.xml")
+        run_maven(maven, ["dependency:copy-dependencies", f"-DoutputDirectory={scratch}/lib"], what, scratch)
+        return scratch / "lib"
+
+    # the pom's own check sum is in the name: another set of jars is another directory
+    return cached(
+        f"kafka-{KAFKA_VERSION}-{short_digest(pom.read_bytes())}",
+        what,
+        fetch,
+        java_program=f"Kafka {KAFKA_VERSION}",
+        instead="set HEADRACE_KAFKA_LIB to a directory that holds them",
+    )
 
 
 class LocalCluster:

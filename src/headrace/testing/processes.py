@@ -6,6 +6,7 @@ file carries the process's start time beside its id, so that a recycled process 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -266,9 +268,36 @@ def run_maven(maven: str, arguments: Sequence[str], what: str, working_directory
         raise ClusterError(f"Maven could not fetch {what}:\n{tail(done.stdout)}")
 
 
-def cache_directory() -> Path:
-    """Where fetched programs are kept, in the user's cache directory."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+def cached(
+    target: str, what: str, fetch: Callable[[str, Path, Path], Path], *, java_program: str, instead: str
+) -> Path:
+    """A directory in the user's cache, filled by Maven when it is not there yet.
+
+    Args:
+        target: Its name there.
+        what: What it holds, for messages.
+        fetch: ``(maven, scratch, directory)``: puts what it holds into a directory below ``scratch``, and says where.
+        java_program: What is to run, for messages; it needs Java.
+        instead: What can be done without Maven.
+
+    Raises:
+        ClusterError: Maven or Java is missing, Maven failed, or it could not be put there.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+    directory = cache / target
+    if directory.is_dir():
+        return directory
+    maven = require_maven(what, instead)
+    require_java(java_program)
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".fetching-") as scratch:
+        fetched = fetch(maven, Path(scratch), directory)
+        # a directory that another process completed in the meantime is as good as ours
+        with contextlib.suppress(OSError):
+            fetched.rename(directory)
+    if not directory.is_dir():
+        raise ClusterError(f"{what} could not be put at {directory}: is the directory writable?")
+    return directory
 
 
 def is_free(port: int) -> bool:

@@ -7,10 +7,8 @@ schemas are kept in its data directory. The program comes from ``HEADRACE_REGIST
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tarfile
-import tempfile
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -22,10 +20,9 @@ from headrace.testing.processes import (
     ClusterError,
     Program,
     RunningProcess,
-    cache_directory,
+    cached,
     choose_port,
     require_java,
-    require_maven,
     run_maven,
 )
 
@@ -71,34 +68,27 @@ def registry_home(log: Callable[[str], None] = lambda _: None) -> Path:
     if named:
         _runner(Path(named))
         return Path(named)
-    cache = cache_directory()
-    target = cache / f"apicurio-{REGISTRY_VERSION}"
-    if target.is_dir():
-        return target
-    maven = require_maven(_NAME, "set HEADRACE_REGISTRY_HOME to a directory that holds it")
-    require_java(_NAME)
-    cache.mkdir(parents=True, exist_ok=True)
-    log(f"fetching {_NAME} with Maven into {target} (about 140 MB, once)")
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".fetching-") as scratch:
-        fetched, program = Path(scratch) / "fetched", Path(scratch) / "program"
-        run_maven(
-            maven,
-            [f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={fetched}"],
-            _NAME,
-            Path(scratch),
-        )
-        with tarfile.open(next(fetched.glob("*.tar.gz"))) as archive:
+
+    def fetch(maven: str, scratch: Path, directory: Path) -> Path:
+        log(f"fetching {_NAME} with Maven into {directory} (about 140 MB, once)")
+        copy = [f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={scratch}/fetched"]
+        run_maven(maven, copy, _NAME, scratch)
+        program = scratch / "program"
+        with tarfile.open(next((scratch / "fetched").glob("*.tar.gz"))) as archive:
             if hasattr(tarfile, "data_filter"):
                 archive.extractall(program, filter="data")
             else:
                 # older patch releases of Python 3.11; Maven has checked the archive's sum
                 archive.extractall(program)  # noqa: S202
-        # a directory that another process completed in the meantime is as good as ours
-        with contextlib.suppress(OSError):
-            program.rename(target)
-    if not target.is_dir():
-        raise ClusterError(f"{_NAME} could not be put at {target}: is the directory writable?")
-    return target
+        return program
+
+    return cached(
+        f"apicurio-{REGISTRY_VERSION}",
+        _NAME,
+        fetch,
+        java_program=_NAME,
+        instead="set HEADRACE_REGISTRY_HOME to a directory that holds it",
+    )
 
 
 class LocalRegistry:
