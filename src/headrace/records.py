@@ -45,6 +45,23 @@ class TaskId(NamedTuple):
         return cls(int(left), int(right))
 
 
+class HostInfo(NamedTuple):
+    """Where an instance says it can be reached (``application.server``). Source: ``streams.state.HostInfo``."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class HostPartitions(NamedTuple):
+    """Input partitions of the tasks that an instance runs, and of those whose state it only follows."""
+
+    active: frozenset[TopicPartition]
+    standby: frozenset[TopicPartition]
+
+
 class OffsetAndMetadata(NamedTuple):
     """An offset to commit with its metadata text."""
 

@@ -11,6 +11,7 @@ from headrace.assignment.sticky import MemberState, assign, cooperative, owners
 from headrace.assignment.wire import (
     AssignmentError,
     AssignmentInfo,
+    MemberRequest,
     SubscriptionInfo,
     decode_assignment,
     decode_subscription,
@@ -23,6 +24,7 @@ __all__ = [
     "AssignmentInfo",
     "GroupMember",
     "MemberAssignment",
+    "MemberRequest",
     "MemberState",
     "SubscriptionInfo",
     "TaskAssignor",

@@ -11,6 +11,7 @@ from headrace.assignment.sticky import MemberState, assign, cooperative
 from headrace.assignment.wire import (
     AssignmentError,
     AssignmentInfo,
+    MemberRequest,
     SubscriptionInfo,
     UnsupportedWireVersionException,
     decode_subscription,
@@ -63,6 +64,9 @@ class TaskAssignor:
                 refused[member.member_id] = AssignmentError.VERSION_TOO_NEW
             except StreamsException:
                 refused[member.member_id] = AssignmentError.UNREADABLE
+        if any(info.request == MemberRequest.SHUTDOWN_APPLICATION for _, info in readable.values()):
+            end = encode_assignment(AssignmentInfo(error=AssignmentError.SHUTDOWN_REQUESTED))
+            return {member.member_id: MemberAssignment((), end) for member in members}
         refused |= _strangers(readable)
         states = {
             member_id: MemberState(info.process_id, info.owned, info.stored, member.generation)

@@ -6,40 +6,57 @@ Subscription (member to leader)::
     int16  least version       oldest layout by which a reader may take it (it then ignores what follows the known)
     16 B   process id          UUID bytes
     int16  length + bytes      topology fingerprint, may be empty
-    int32  count of owned      each: int32 sub-topology, int32 partition
-    int32  count of stored     each: int32 sub-topology, int32 partition
+    tasks  owned               active tasks of this member
+    tasks  stored              tasks whose state this process has
+    -- from version 2 on
+    int32  count of offsets    each: task, int64 sum of changelog offsets (-2: runs here)
+    tasks  standbys            standby and warm-up tasks of this member
+    text   host                of application.server, empty for none; then int32 port
+    int16  count of tags       each: text key, text value (client.tag.*)
+    int16  request             MemberRequest
 
 Assignment (leader to member)::
 
     int16  version
     int16  least version
     int16  error code          AssignmentError
-    int32  count of active     each: int32 sub-topology, int32 partition
+    tasks  active
+    -- from version 2 on
+    tasks  standby             standby and warm-up tasks
+    int32  count of topics     each: text
+    int32  count of hosts      each: text host, int32 port, partitions active, partitions standby
+    int64  probe after         ms until this member shall join again to see who has caught up, -1 for never
+
+``text`` is int16 length and UTF-8; ``tasks`` is int32 count and by task int32 sub-topology, int32 partition;
+``partitions`` is int32 count and by partition int32 index of its topic, int32 number.
 
 A later version only appends. So a reader knows every message whose *least* version it knows; any other is refused
-with a sentence that says which side is to be upgraded.
+with a sentence that says which side is to be upgraded. A member that is refused so, and can still write the leader's
+version, joins again with that one (version probing).
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from headrace.errors import StreamsException
-from headrace.records import TaskId
+from headrace.records import HostInfo, HostPartitions, TaskId, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-LATEST_VERSION = 1
+LATEST_VERSION = 2
 LEAST_VERSION = 1
 
 _HEAD = struct.Struct(">hh")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
 _TASK = struct.Struct(">ii")
+_TASK_OFFSET = struct.Struct(">iiq")
 _PROCESS_ID_SIZE = 16
 
 
@@ -54,6 +71,17 @@ class AssignmentError(IntEnum):
     """The member's topology is not the leader's: instances of one application id must run the same topology."""
     UNREADABLE = 3
     """The leader could not read the member's user data."""
+    SHUTDOWN_REQUESTED = 4
+    """A member has asked that the whole application ends."""
+
+
+class MemberRequest(IntEnum):
+    """What a member asks of the group beside its tasks."""
+
+    NONE = 0
+    """Nothing."""
+    SHUTDOWN_APPLICATION = 1
+    """That every instance ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +92,11 @@ class SubscriptionInfo:
     owned: frozenset[TaskId] = frozenset()
     stored: frozenset[TaskId] = frozenset()
     fingerprint: bytes = b""
+    offsets: Mapping[TaskId, int] = field(default_factory=dict["TaskId", int])
+    standbys: frozenset[TaskId] = frozenset()
+    host: HostInfo | None = None
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    request: int = MemberRequest.NONE
     version: int = LATEST_VERSION
     least_version: int = LEAST_VERSION
 
@@ -74,6 +107,9 @@ class AssignmentInfo:
 
     active: frozenset[TaskId] = frozenset()
     error: int = AssignmentError.NONE
+    standby: frozenset[TaskId] = frozenset()
+    hosts: Mapping[HostInfo, HostPartitions] = field(default_factory=dict["HostInfo", "HostPartitions"])
+    probe_after_ms: int = -1
     version: int = LATEST_VERSION
     least_version: int = LEAST_VERSION
 
@@ -83,21 +119,35 @@ class UnsupportedWireVersionException(StreamsException):
 
 
 def encode_subscription(info: SubscriptionInfo) -> bytes:
-    """The bytes of a subscription.
+    """The bytes of a subscription, in the layout of its ``version``.
 
     Raises:
         ValueError: the process id is not 16 bytes.
     """
     if len(info.process_id) != _PROCESS_ID_SIZE:
         raise ValueError(f"a process id has {_PROCESS_ID_SIZE} bytes, not {len(info.process_id)}")
+    first = (
+        _HEAD.pack(info.version, info.least_version),
+        info.process_id,
+        _SHORT.pack(len(info.fingerprint)),
+        info.fingerprint,
+        _tasks(info.owned),
+        _tasks(info.stored),
+    )
+    if info.version < 2:  # the layouts are told apart by their numbers
+        return b"".join(first)
+    host = info.host or HostInfo("", 0)
     return b"".join(
         (
-            _HEAD.pack(info.version, info.least_version),
-            info.process_id,
-            _SHORT.pack(len(info.fingerprint)),
-            info.fingerprint,
-            _tasks(info.owned),
-            _tasks(info.stored),
+            *first,
+            _INT.pack(len(info.offsets)),
+            *(_TASK_OFFSET.pack(*task, offset) for task, offset in sorted(info.offsets.items())),
+            _tasks(info.standbys),
+            _text(host.host),
+            _INT.pack(host.port),
+            _SHORT.pack(len(info.tags)),
+            *(_text(part) for pair in sorted(info.tags.items()) for part in pair),
+            _SHORT.pack(info.request),
         )
     )
 
@@ -113,12 +163,42 @@ def decode_subscription(data: bytes) -> SubscriptionInfo:
     version, least = reader.versions()
     process_id = reader.take(_PROCESS_ID_SIZE)
     fingerprint = reader.take(reader.short())
-    return SubscriptionInfo(process_id, reader.tasks(), reader.tasks(), fingerprint, version, least)
+    owned, stored = reader.tasks(), reader.tasks()
+    if version < 2:  # as above
+        return SubscriptionInfo(process_id, owned, stored, fingerprint, version=version, least_version=least)
+    body = reader.take(reader.number() * _TASK_OFFSET.size)
+    offsets = {TaskId(sub, partition): offset for sub, partition, offset in _TASK_OFFSET.iter_unpack(body)}
+    standbys, host = reader.tasks(), HostInfo(reader.text(), reader.number())
+    tags = {reader.text(): reader.text() for _ in range(reader.short())}
+    return SubscriptionInfo(
+        process_id,
+        owned,
+        stored,
+        fingerprint,
+        offsets,
+        standbys,
+        host if host.host else None,
+        tags,
+        reader.short(),
+        version,
+        least,
+    )
 
 
 def encode_assignment(info: AssignmentInfo) -> bytes:
-    """The bytes of an assignment."""
-    return _HEAD.pack(info.version, info.least_version) + _SHORT.pack(info.error) + _tasks(info.active)
+    """The bytes of an assignment, in the layout of its ``version``."""
+    first = _HEAD.pack(info.version, info.least_version) + _SHORT.pack(info.error) + _tasks(info.active)
+    if info.version < 2:  # as above
+        return first
+    topics = sorted({tp.topic for host in info.hosts.values() for tps in host for tp in tps})
+    index = {topic: number for number, topic in enumerate(topics)}
+    parts = [first, _tasks(info.standby), _INT.pack(len(topics)), *map(_text, topics), _INT.pack(len(info.hosts))]
+    for host, has in sorted(info.hosts.items()):
+        parts += [_text(host.host), _INT.pack(host.port)]
+        for partitions in has:
+            parts.append(_INT.pack(len(partitions)))
+            parts += [_TASK.pack(index[topic], number) for topic, number in sorted(partitions)]
+    return b"".join((*parts, _LONG.pack(info.probe_after_ms)))
 
 
 def decode_assignment(data: bytes) -> AssignmentInfo:
@@ -130,8 +210,16 @@ def decode_assignment(data: bytes) -> AssignmentInfo:
     """
     reader = _Reader(data, "assignment")
     version, least = reader.versions()
-    error = reader.short()
-    return AssignmentInfo(reader.tasks(), error, version, least)
+    error, active = reader.short(), reader.tasks()
+    if version < 2:  # as above
+        return AssignmentInfo(active, error, version=version, least_version=least)
+    standby = reader.tasks()
+    topics = [reader.text() for _ in range(reader.number())]
+    hosts: dict[HostInfo, HostPartitions] = {}
+    for _ in range(reader.number()):
+        host = HostInfo(reader.text(), reader.number())
+        hosts[host] = HostPartitions(reader.partitions(topics), reader.partitions(topics))
+    return AssignmentInfo(active, error, standby, hosts, reader.long(), version, least)
 
 
 def describe_error(code: int) -> str:
@@ -148,12 +236,18 @@ def describe_error(code: int) -> str:
         AssignmentError.UNREADABLE: (
             "the group's leader could not read this instance's subscription; another program may use this group id"
         ),
+        AssignmentError.SHUTDOWN_REQUESTED: "an instance has asked that the whole application ends",
     }.get(AssignmentError(code) if code in set(AssignmentError) else AssignmentError.NONE, f"unknown error {code}")
 
 
 def _tasks(tasks: Iterable[TaskId]) -> bytes:
     ordered = sorted(tasks)
     return _INT.pack(len(ordered)) + b"".join(_TASK.pack(*task) for task in ordered)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode("utf-8")
+    return _SHORT.pack(len(raw)) + raw
 
 
 class _Reader:
@@ -178,6 +272,15 @@ class _Reader:
     def short(self) -> int:
         return int(_SHORT.unpack(self.take(_SHORT.size))[0])
 
+    def number(self) -> int:
+        return int(_INT.unpack(self.take(_INT.size))[0])
+
+    def long(self) -> int:
+        return int(_LONG.unpack(self.take(_LONG.size))[0])
+
+    def text(self) -> str:
+        return self.take(self.short()).decode("utf-8", "replace")
+
     def versions(self) -> tuple[int, int]:
         version, least = _HEAD.unpack(self.take(_HEAD.size))
         if least > LATEST_VERSION or version < LEAST_VERSION:
@@ -188,6 +291,10 @@ class _Reader:
         return version, least
 
     def tasks(self) -> frozenset[TaskId]:
-        count = int(_INT.unpack(self.take(_INT.size))[0])
-        body = self.take(count * _TASK.size)
-        return frozenset(TaskId(*pair) for pair in _TASK.iter_unpack(body))
+        return frozenset(TaskId(*pair) for pair in self.pairs())
+
+    def partitions(self, topics: list[str]) -> frozenset[TopicPartition]:
+        return frozenset(TopicPartition(topics[index], number) for index, number in self.pairs())
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        return _TASK.iter_unpack(self.take(self.number() * _TASK.size))

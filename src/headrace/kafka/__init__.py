@@ -15,10 +15,20 @@ from headrace.kafka.errors import (
     FencedInstanceIdException,
     SendFailedException,
 )
-from headrace.kafka.membership import Assigned, Lost, Membership, MembershipEvent, Revoked
+from headrace.kafka.membership import (
+    RUNNING_OFFSET,
+    Assigned,
+    Lost,
+    Membership,
+    MembershipEvent,
+    Revoked,
+    ShutdownRequested,
+    TaskOffsets,
+)
 from headrace.kafka.producer import RecordProducer
 
 __all__ = [
+    "RUNNING_OFFSET",
     "Assigned",
     "ClassicMembership",
     "CommitOutcomeUnknownException",
@@ -34,5 +44,7 @@ __all__ = [
     "RecordProducer",
     "Revoked",
     "SendFailedException",
+    "ShutdownRequested",
+    "TaskOffsets",
     "TopicAdmin",
 ]

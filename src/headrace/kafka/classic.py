@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from headrace.assignment.wire import AssignmentError, decode_assignment, describe_error
+from headrace.assignment.wire import AssignmentError, MemberRequest, decode_assignment, describe_error
 from headrace.errors import (
     ConfigException,
     KafkaException,
@@ -28,15 +29,18 @@ from headrace.errors import (
 )
 from headrace.kafka.errors import FencedInstanceIdException
 from headrace.kafka.group_client import GroupConnection, GroupSettings, group_client_config
-from headrace.kafka.membership import Assigned, Lost, MembershipEvent, Revoked
+from headrace.kafka.membership import Assigned, Lost, MembershipEvent, Revoked, ShutdownRequested
+from headrace.records import TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.assignment import GroupMember, MemberAssignment
-    from headrace.records import GroupIdentity, OffsetAndMetadata, TaskId, TopicPartition
+    from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger(__name__)
+
+UserData: TypeAlias = Callable[[frozenset[TaskId], MemberRequest], bytes]
 
 
 class ClassicMembership:
@@ -51,8 +55,8 @@ class ClassicMembership:
         max_poll_interval_ms: without ``poll`` for so long, the member leaves. Also the broker's rebalance timeout.
         group_instance_id: makes a static member, which keeps its tasks through a restart within the session timeout.
         topics: the source topics.
-        subscription_userdata: user data of a join (``assignment.wire``), given the tasks to claim as owned. Called on
-            the IO thread: must not block.
+        subscription_userdata: user data of a join (``assignment.wire``), given the tasks to claim as owned and what is
+            asked of the group (``MemberRequest``). Called on the IO thread: must not block.
         assignor: used when this member is the leader (``assignment.TaskAssignor``). On the IO thread too.
         connect_timeout_ms: how long ``start`` waits for the first answer of a broker.
 
@@ -71,7 +75,7 @@ class ClassicMembership:
         max_poll_interval_ms: int = 300_000,
         group_instance_id: str | None = None,
         topics: Callable[[], Sequence[str]],
-        subscription_userdata: Callable[[frozenset[TaskId]], bytes],
+        subscription_userdata: UserData,
         assignor: Callable[[Sequence[GroupMember]], Mapping[str, MemberAssignment]],
         connect_timeout_ms: int = 30_000,
     ) -> None:
@@ -168,6 +172,11 @@ class ClassicMembership:
             log.info("group %s: leaving, to join anew: %s", self._settings.group_id, reason)
             self._connection.leave(reason)
 
+    def shutdown_application(self) -> None:
+        """See ``Membership.shutdown_application``."""
+        self._share.request = MemberRequest.SHUTDOWN_APPLICATION
+        self.request_rejoin("the application is to end")
+
     def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float = 60.0) -> None:
         """See ``Membership.commit_offsets``."""
         identity, connection = self.identity(), self._connection
@@ -202,7 +211,7 @@ class _Share:
         self,
         settings: GroupSettings,
         topics: Callable[[], Sequence[str]],
-        userdata: Callable[[frozenset[TaskId]], bytes],
+        userdata: UserData,
         assignor: Callable[[Sequence[GroupMember]], Mapping[str, MemberAssignment]],
     ) -> None:
         self._settings = settings
@@ -213,6 +222,7 @@ class _Share:
         self._events: list[MembershipEvent] = []
         self._failure: KafkaException | None = None  # final: this connection is of no more use
         self._lost = False
+        self.request = MemberRequest.NONE
         self._generation = -1  # of the last assignment; -1 while there is none
         self._held: frozenset[TaskId] = frozenset()
         self._held_partitions: frozenset[TopicPartition] = frozenset()
@@ -259,7 +269,7 @@ class _Share:
     def subscription(self) -> tuple[Sequence[str], bytes, frozenset[TopicPartition], int]:
         """See ``GroupListener``."""
         tasks, partitions, generation = self.claims()
-        return self._topics(), self._userdata(tasks), partitions, generation
+        return self._topics(), self._userdata(tasks, self.request), partitions, generation
 
     def perform_assignment(self, members: Sequence[GroupMember]) -> Mapping[str, MemberAssignment]:
         """See ``GroupListener``."""
@@ -273,6 +283,10 @@ class _Share:
             info = decode_assignment(assignment.user_data)
         except StreamsException as error:
             self._fail(error)
+            return
+        if info.error == AssignmentError.SHUTDOWN_REQUESTED:
+            with self._lock:
+                self._events.append(ShutdownRequested(describe_error(info.error)))
             return
         if info.error != AssignmentError.NONE:
             self._fail(StreamsException(f"group {self._settings.group_id}: no tasks: {describe_error(info.error)}"))
@@ -288,7 +302,7 @@ class _Share:
                 self._closing |= gone
                 self._closing_partitions |= gone_partitions
                 self._events.append(Revoked(gone, gone_partitions))
-            self._events.append(Assigned(added, added_partitions, info.active, assignment.user_data, generation))
+            self._events.append(Assigned(added, added_partitions, info.active, info.standby, info.hosts, generation))
 
     def fell_out(self, reason: str) -> None:
         """See ``GroupListener``."""

@@ -8,19 +8,31 @@ What the stream thread owes the membership:
 * it handles the events of one ``poll`` in their order before it commits anything;
 * after a ``Revoked`` it commits and closes those tasks, then calls ``revoked`` with them: only then does the group give
   them to others (and the membership joins again by itself);
-* after a ``Lost`` it closes every task without committing;
+* after a ``Lost`` it closes every task without committing, standby tasks too;
+* after a ``ShutdownRequested`` the whole client closes: another member had an error that no instance can survive;
 * it calls ``poll`` (or ``note_poll``, when it has no time for events) at least every ``max.poll.interval.ms``, or the
   member leaves and all is lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from headrace.records import TaskId
 
-    from headrace.records import GroupIdentity, OffsetAndMetadata, TaskId, TopicPartition
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.records import GroupIdentity, HostInfo, HostPartitions, OffsetAndMetadata, TopicPartition
+
+RUNNING_OFFSET = -2
+"""In place of an offset sum: the task runs here, so nothing is as new as this copy (Java's ``LATEST_OFFSET``)."""
+
+TaskOffsets: TypeAlias = Callable[[], Mapping[TaskId, int]]
+"""How far this process's copies of the tasks' state are: by task the sum of the next changelog offsets of its stores,
+or :data:`RUNNING_OFFSET`. Of every thread of the process, and of task directories that nobody has open. A task without
+state here is not in it. Called on whatever thread the membership likes: it must not block."""
 
 
 class Assigned(NamedTuple):
@@ -29,15 +41,17 @@ class Assigned(NamedTuple):
     Attributes:
         tasks: newly given; start them.
         partitions: newly given source partitions, those of ``tasks``.
-        all_tasks: everything that is this member's now, tasks being revoked not included.
-        user_data: the leader's own bytes (``assignment.wire``).
+        all_tasks: every active task that is this member's now, tasks being revoked not included.
+        standbys: every standby and warm-up task that is this member's now: start those that are new, close others.
+        hosts: which partitions every instance with an ``application.server`` has, this one too.
         generation: of the group.
     """
 
     tasks: frozenset[TaskId]
     partitions: frozenset[TopicPartition]
     all_tasks: frozenset[TaskId]
-    user_data: bytes
+    standbys: frozenset[TaskId]
+    hosts: Mapping[HostInfo, HostPartitions]
     generation: int
 
 
@@ -60,7 +74,13 @@ class Lost(NamedTuple):
     reason: str
 
 
-MembershipEvent: TypeAlias = Assigned | Revoked | Lost
+class ShutdownRequested(NamedTuple):
+    """A member, perhaps this one, has asked that every instance of the application ends."""
+
+    reason: str
+
+
+MembershipEvent: TypeAlias = Assigned | Revoked | Lost | ShutdownRequested
 
 
 class Membership(Protocol):
@@ -125,6 +145,13 @@ class Membership(Protocol):
         """Leave and join as a new member, after a ``TaskMigratedException`` that the membership did not raise.
 
         The next ``poll`` gives ``Lost``. Waits for the brokers' answer, at most a few seconds.
+        """
+        ...
+
+    def shutdown_application(self) -> None:
+        """Ask every instance of the application to end; goes out with the next ``poll`` calls.
+
+        Each member, this one too, gets ``ShutdownRequested``. Call ``poll`` until it has come, then ``leave``.
         """
         ...
 

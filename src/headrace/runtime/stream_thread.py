@@ -43,7 +43,16 @@ from headrace.errors import (
     TimeoutException,
     TransactionAbortableException,
 )
-from headrace.kafka import Assigned, ClassicMembership, Lost, RecordConsumer, Revoked, TopicAdmin
+from headrace.kafka import (
+    RUNNING_OFFSET,
+    Assigned,
+    ClassicMembership,
+    Lost,
+    RecordConsumer,
+    Revoked,
+    ShutdownRequested,
+    TopicAdmin,
+)
 from headrace.resets import AutoOffsetReset
 from headrace.runtime.client import reset_policies
 from headrace.runtime.committer import Committer
@@ -54,7 +63,8 @@ from headrace.state.cache import CacheBudget
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from headrace.kafka import MembershipEvent
+    from headrace.assignment import MemberRequest
+    from headrace.kafka import Membership, MembershipEvent
     from headrace.records import TaskId, TopicPartition
     from headrace.runtime.client import ClientSettings
     from headrace.runtime.state_updater import Restored
@@ -79,6 +89,7 @@ class StreamThread:
         shared: What all threads of the client share.
         on_state: Called on every change of state, on this thread.
         on_error: Called with the fatal error, on this thread, when its loop has ended by one.
+        on_shutdown: Called on this thread when an instance has asked that the whole application ends.
         global_stores: The stores that every processor may read by name; complete when the thread is started.
     """
 
@@ -88,7 +99,7 @@ class StreamThread:
     _admin: TopicAdmin
     _consumer: RecordConsumer
     _updater: StateUpdater
-    _membership: ClassicMembership
+    _membership: Membership
     _committer: Committer
 
     def __init__(
@@ -97,12 +108,14 @@ class StreamThread:
         shared: ClientSettings,
         on_state: Callable[[StreamThread, ThreadState, ThreadState], None],
         on_error: Callable[[StreamThread, Exception], None],
+        on_shutdown: Callable[[str], None],
         global_stores: Callable[[], Mapping[str, object]],
     ) -> None:
         self.index = index
         self.name = f"{shared.client_id}-StreamThread-{index}"
         self._shared = shared
         self._on_error = on_error
+        self._on_shutdown = on_shutdown
         self._machine = StateMachine(
             f"stream thread {self.name}",
             ThreadState.CREATED,
@@ -270,11 +283,21 @@ class StreamThread:
         self._machine.try_move(ThreadState.PARTITIONS_ASSIGNED)
         self._membership.request_rejoin("topics of its patterns have changed")
 
-    def _subscription(self, owned: frozenset[TaskId]) -> bytes:
+    def _subscription(self, owned: frozenset[TaskId], request: MemberRequest) -> bytes:
         stored = frozenset(self._shared.directory.task_ids())
         return encode_subscription(
-            SubscriptionInfo(self._shared.process_id.bytes, owned, stored, self._shared.fingerprint)
+            SubscriptionInfo(
+                self._shared.process_id.bytes,
+                owned,
+                stored,
+                self._shared.fingerprint,
+                self._task_offsets(),
+                request=request,
+            )
         )
+
+    def _task_offsets(self) -> Mapping[TaskId, int]:
+        return dict.fromkeys(list(self._running), RUNNING_OFFSET)
 
     def _partition_count(self, topic: str) -> int:
         count = self._counts.get(topic)
@@ -425,6 +448,9 @@ class StreamThread:
             _log.info("%s: revoked tasks %s", self.name, _names(event.tasks))
             self._machine.try_move(ThreadState.PARTITIONS_REVOKED)
             self._hand_over(event.tasks)
+        elif isinstance(event, ShutdownRequested):
+            _log.warning("%s: %s", self.name, event.reason)
+            self._on_shutdown(event.reason)
         else:
             self._lost(event)
         self._settle()

@@ -231,6 +231,7 @@ class KafkaStreams:
             self._shared,
             self._thread_changed,
             self._thread_failed,
+            lambda _: self._shut_down_after_error(list(self._threads)),
             lambda: {} if self._global is None else self._global.views,
         )
 

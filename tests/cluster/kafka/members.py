@@ -47,8 +47,8 @@ class Member:
             max_poll_interval_ms=max_poll_interval_ms,
             group_instance_id=group_instance_id,
             topics=lambda: [topic],
-            subscription_userdata=lambda owned: encode_subscription(
-                SubscriptionInfo(self.process_id, owned, fingerprint=self.fingerprint)
+            subscription_userdata=lambda owned, request: encode_subscription(
+                SubscriptionInfo(self.process_id, owned, fingerprint=self.fingerprint, request=request)
             ),
             assignor=TaskAssignor(reads),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.assignment import (
     AssignmentError,
     AssignmentInfo,
+    MemberRequest,
     SubscriptionInfo,
     decode_assignment,
     decode_subscription,
@@ -17,7 +20,7 @@ from headrace.assignment import (
 )
 from headrace.assignment.wire import UnsupportedWireVersionException, describe_error
 from headrace.errors import StreamsException
-from headrace.records import TaskId
+from headrace.records import HostInfo, HostPartitions, TaskId, TopicPartition
 
 TASKS = st.frozensets(st.builds(TaskId, st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1)), max_size=20)
 
@@ -26,24 +29,60 @@ TASKS = st.frozensets(st.builds(TaskId, st.integers(0, 2**31 - 1), st.integers(0
 def test_a_subscription_comes_back_as_it_went(
     process_id: bytes, owned: frozenset[TaskId], stored: frozenset[TaskId], fingerprint: bytes
 ) -> None:
-    info = SubscriptionInfo(process_id, owned, stored, fingerprint)
+    info = SubscriptionInfo(
+        process_id,
+        owned,
+        stored,
+        fingerprint,
+        {task: task.partition - 2 for task in stored},
+        owned - stored,
+        HostInfo("höst", 70_000),
+        {"zone": "a", "cluster": ""},
+        MemberRequest.SHUTDOWN_APPLICATION,
+    )
     assert decode_subscription(encode_subscription(info)) == info
 
 
 @given(TASKS, st.sampled_from(list(AssignmentError)))
 def test_an_assignment_comes_back_as_it_went(active: frozenset[TaskId], error: AssignmentError) -> None:
-    info = AssignmentInfo(active, error)
+    partitions = frozenset(TopicPartition(f"topic-{task.subtopology}", task.partition) for task in active)
+    hosts = {
+        HostInfo("a", 1): HostPartitions(partitions, frozenset()),
+        HostInfo("b", 2): HostPartitions(frozenset(), partitions),
+    }
+    info = AssignmentInfo(active, error, active, hosts, 600_000)
     assert decode_assignment(encode_assignment(info)) == info
 
 
 def test_the_layouts_are_the_documented_ones() -> None:
-    subscription = SubscriptionInfo(bytes(range(16)), frozenset({TaskId(1, 2)}), frozenset(), b"fp")
-    assert encode_subscription(subscription).hex(" ", -4) == (
-        "00010001 00010203 04050607 08090a0b 0c0d0e0f 00026670 00000001 00000001 00000002 00000000"
+    task, other = TaskId(1, 2), TaskId(0, 3)
+    subscription = SubscriptionInfo(
+        bytes(range(16)), frozenset({task}), frozenset(), b"fp", {other: 258}, frozenset({other}), HostInfo("h", 9)
     )
-    assert encode_assignment(AssignmentInfo(frozenset({TaskId(0, 3)}))).hex() == (
-        "000100010000000000010000000000000003"
+    first = "0001 00010203 04050607 08090a0b 0c0d0e0f 00026670 00000001 00000001 00000002 00000000"
+    added = "00000001 00000000 00000003 0000000000000102 00000001 00000000 00000003 0001 68 00000009 0000 0000"
+    assert encode_subscription(subscription) == bytes.fromhex(f"0002 {first} {added}")
+    assert encode_subscription(replace(subscription, version=1)) == bytes.fromhex(f"0001 {first}")
+    given = AssignmentInfo(
+        frozenset({other}),
+        standby=frozenset({task}),
+        hosts={HostInfo("h", 9): HostPartitions(frozenset({TopicPartition("t", 3)}), frozenset())},
+        probe_after_ms=5,
     )
+    first = "0001 0000 00000001 00000000 00000003"
+    added = (
+        "00000001 00000001 00000002 00000001 0001 74 00000001 0001 68 00000009 00000001 00000000 00000003 00000000 "
+        "0000000000000005"
+    )
+    assert encode_assignment(given) == bytes.fromhex(f"0002 {first} {added}")
+    assert encode_assignment(replace(given, version=1)) == bytes.fromhex(f"0001 {first}")
+
+
+def test_the_previous_version_is_read() -> None:
+    subscription = SubscriptionInfo(b"p" * 16, frozenset({TaskId(1, 2)}), frozenset({TaskId(1, 3)}), b"fp", version=1)
+    assert decode_subscription(encode_subscription(subscription)) == subscription
+    assignment = AssignmentInfo(frozenset({TaskId(1, 2)}), version=1)
+    assert decode_assignment(encode_assignment(assignment)) == assignment
 
 
 def test_a_newer_version_that_we_may_read_is_read() -> None:

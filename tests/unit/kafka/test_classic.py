@@ -15,7 +15,7 @@ GIVEN = MemberAssignment(PARTITIONS, encode_assignment(AssignmentInfo(TASKS)))
 
 
 def share() -> _Share:
-    return _Share(GroupSettings("g", None, 6_000, 300, 60_000), lambda: ["in"], lambda _: b"", lambda _: {})
+    return _Share(GroupSettings("g", None, 6_000, 300, 60_000), lambda: ["in"], lambda _, __: b"", lambda _: {})
 
 
 def test_an_assignment_that_comes_after_the_generation_ended_gives_nothing() -> None:
@@ -24,7 +24,7 @@ def test_an_assignment_that_comes_after_the_generation_ended_gives_nothing() -> 
     assert shared.take() == ([], None)
     assert shared.claims() == (frozenset(), frozenset(), -1)
     shared.joined(7, GIVEN)  # what was not given then is new now
-    assert shared.take() == ([Assigned(TASKS, frozenset(PARTITIONS), TASKS, GIVEN.user_data, 7)], None)
+    assert shared.take() == ([Assigned(TASKS, frozenset(PARTITIONS), TASKS, frozenset(), {}, 7)], None)
 
 
 def test_no_identity_is_lent_between_falling_out_and_the_event_that_says_so() -> None:
