@@ -48,7 +48,6 @@ def decode_metadata(text: str | None) -> tuple[int, dict[str, int]]:
 
 
 def _decoded(text: str) -> bytes:
-    # the transactional client puts a zero byte behind it
     clean = _BASE64.match(text)
     known = clean[0] if clean is not None else ""
     try:

@@ -505,8 +505,8 @@ class GroupAdmin:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets with their metadata, those that exist; of all partitions for None.
 
-        Not by confluent_kafka: it reads metadata as text ended by a zero byte, which only those have that it wrote
-        itself; after others it returns whatever memory follows. Of its own that byte is taken off here.
+        Not by confluent_kafka: it reads metadata as text ended by a zero byte, which no other client writes, and
+        returns whatever memory follows.
 
         Args:
             group_id: whose.
@@ -569,9 +569,7 @@ class GroupAdmin:
                     tp = TopicPartition(topic.name, partition.partition_index)
                     _raise_for(partition.error_code, str(tp))
                     if partition.committed_offset >= 0:
-                        result[tp] = OffsetAndMetadata(
-                            partition.committed_offset, (partition.metadata or "").removesuffix("\0")
-                        )
+                        result[tp] = OffsetAndMetadata(partition.committed_offset, partition.metadata or "")
         return result
 
     def set_offsets(

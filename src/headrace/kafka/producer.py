@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka import KafkaException as ClientException
-from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.errors import (
     IllegalStateException,
@@ -50,6 +49,7 @@ from headrace.kafka.errors import (
     translate,
     translate_config_error,
 )
+from headrace.kafka.transaction_offsets import send_offsets_to_transaction
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -290,23 +290,15 @@ class RecordProducer:
         """
         if self._transactional_id is None:
             raise IllegalStateException("send_offsets needs a producer with a transactional.id")
-        metadata = group_metadata(group)
+        _check_member(group)
         if not offsets:
             return
         if self._begin_needed:
             self._begin()
-        positions = [
-            # The client writes a zero byte behind metadata (Java then logs "Unsupported offset metadata" and starts
-            # with unknown stream time; ours takes it off); it writes nothing when there is none.
-            ClientPartition(tp.topic, tp.partition, entry.offset, metadata=entry.metadata)
-            if entry.metadata
-            else ClientPartition(tp.topic, tp.partition, entry.offset)
-            for tp, entry in offsets.items()
-        ]
         self._retrying(
             f"adding offsets of group {group.group_id} to transaction {self._transactional_id}",
             timeout_s,
-            lambda left: self._client.send_offsets_to_transaction(positions, metadata, left),
+            lambda left: send_offsets_to_transaction(self._client, offsets, group, left),
             TimeoutException,
         )
 
@@ -596,27 +588,13 @@ class RecordProducer:
             log.warning("producer: %s: %s", error.name(), error.str())
 
 
-def group_metadata(group: GroupIdentity) -> bytes:
-    r"""The group metadata that librdkafka takes with offsets, built by hand for a membership that is not its own.
-
-    Layout (librdkafka 2.x, ``CGMDv2``): ``b"CGMDv2:"``, generation as little-endian int32, group id and a zero byte,
-    then for a dynamic member its id, a zero byte and ``\x01``; for a static one its id, a zero byte, ``\x00``,
-    the group instance id and a zero byte.
-
-    Raises:
-        TaskMigratedException: generation below 0 or no member id. The broker takes such a commit for one from
-            outside any group and lets it through, so a zombie is stopped here or nowhere.
-    """
+def _check_member(group: GroupIdentity) -> None:
     if group.generation < 0 or not group.member_id:
+        # the broker takes such a commit for one from outside any group and lets it through: stopped here or nowhere
         raise TaskMigratedException(
             f"group {group.group_id}: offsets of a member without generation or id (generation {group.generation}, "
             f"member '{group.member_id}') are not committed; its tasks belong to others by now"
         )
-    head = b"CGMDv2:" + group.generation.to_bytes(4, "little") + group.group_id.encode() + b"\0"
-    member = group.member_id.encode() + b"\0"
-    if group.group_instance_id is None:
-        return head + member + b"\x01"
-    return head + member + b"\x00" + group.group_instance_id.encode() + b"\0"
 
 
 def _send_failed(

@@ -52,7 +52,6 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPT_S = 10.0
 """How long one attempt of a broker call may take before the membership is shown a sign of life."""
-_EXACT_METADATA_S = 5.0
 _LAST_SENDS_S = 5.0
 _DOUBT_PAUSE_S = 0.005
 _FIRST_PAUSE_S = 0.1
@@ -191,22 +190,6 @@ class Committer:
             raise TaskCorruptedException(f"a transaction cannot commit: {e}", ()) from e
         except SendFailedException as e:
             self._raise_failed(e)
-
-    def hand_over(self, tasks: Iterable[StreamTask]) -> None:
-        """Before tasks go to another member, commit their offsets once more in this member's own name.
-
-        confluent-kafka ends the metadata of transactional offsets with a zero byte, which a Java successor does not
-        read. The offsets are the ones just committed, so this changes nothing else and may fail.
-        """
-        if not self._shared.exactly_once:
-            return
-        offsets = {tp: entry for task in tasks for tp, entry in task.committed_offsets().items()}
-        if not offsets:
-            return
-        try:
-            self._membership.commit_offsets(offsets, _EXACT_METADATA_S)
-        except KafkaException as e:
-            _log.info("%s: metadata of committed offsets stays as it is: %s", self._name, e)
 
     def give_up(self, error: Exception | None) -> None:
         """Drop what was sent since the last commit: abort the transaction, with a new producer after an error.

@@ -596,11 +596,9 @@ class StreamThread:
         self._again -= leaving
         self._remove_from_updater(leaving)
         failure: StreamsException | None = None
-        going = [self._running[task_id] for task_id in leaving if task_id in self._running]
-        if going:
+        if leaving & self._running.keys():
             try:
                 self._commit()
-                self._committer.hand_over(going)
             except (TaskCorruptedException, TransactionAbortableException) as e:
                 # the next owners start from what is committed; the tasks that stay are revived by the caller
                 failure = e
@@ -655,7 +653,6 @@ class StreamThread:
     def _commit_last(self) -> None:
         try:
             self._commit()
-            self._committer.hand_over(self._running.values())
             self._clean = True
         except (
             TaskMigratedException,

@@ -170,15 +170,7 @@ def test_internal_topics_and_committed_offsets_are_as_java_makes_them(
             *("--bootstrap-server", product.bootstrap, "--describe", "--topic", name),
         )
         assert "PartitionCount: 6" in described
-    for one in instances:
-        one.stop()
-    state = kafka_tools(
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", product.bootstrap, "--describe", "--group", group, "--state"),
-    )
-    assert "Empty" in state
-
-    # handed on by a clean end, the text is Java's to the last byte: version and partition time
+    # as the transactions committed it, nothing being closed yet, the text is Java's to the last byte: version and time
     newest: dict[int, int] = {}
     for record in admin.read(product.topics["lines"]):
         newest[record.partition] = max(newest.get(record.partition, -1), record.timestamp)
@@ -186,6 +178,14 @@ def test_internal_topics_and_committed_offsets_are_as_java_makes_them(
     for number, time_ms in newest.items():
         offset, text = admin.committed(group)[product.topics["lines"], number]
         assert (offset, metadata(text)) == (ends[number], (2, time_ms))
+
+    for one in instances:
+        one.stop()
+    state = kafka_tools(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", product.bootstrap, "--describe", "--group", group, "--state"),
+    )
+    assert "Empty" in state
 
 
 def internal(product: Product, application_id: str) -> dict[str, tuple[int, dict[str, str]]]:

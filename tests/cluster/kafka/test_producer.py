@@ -25,7 +25,6 @@ from headrace.kafka import (
     SendFailedException,
     TopicAdmin,
 )
-from headrace.kafka.producer import group_metadata
 from headrace.partitioning import murmur2
 from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 
@@ -397,11 +396,6 @@ def test_offsets_and_metadata_travel_in_the_transaction(
     transactional.abort_transaction()
     assert admin.group_offsets(group) == {}
     admin.close()
-
-
-def test_group_metadata_is_laid_out_as_documented() -> None:
-    assert group_metadata(GroupIdentity("g", 258, "m")) == b"CGMDv2:\x02\x01\x00\x00g\x00m\x00\x01"
-    assert group_metadata(GroupIdentity("g", 0, "m", "i")) == b"CGMDv2:\x00\x00\x00\x00g\x00m\x00\x00i\x00"
 
 
 def test_a_full_queue_is_waited_out(bootstrap_servers: str, topic_factory: TopicFactory) -> None:

@@ -1,0 +1,121 @@
+"""Offsets into a transaction by librdkafka's own functions: confluent-kafka's call writes their metadata wrongly.
+
+confluent-kafka takes offset metadata for text ended by a zero byte and sends that byte too, so what a Java successor
+reads is no base64 any more: it starts without stream time. Nothing can be mended behind a commit, for the instance may
+be killed right after it. So this one call goes to the same librdkafka that confluent-kafka has loaded, by ``ctypes``.
+
+What it stands on, with confluent-kafka pinned to one release and a test of the bytes that arrive:
+
+* the symbols of librdkafka are found through confluent-kafka's extension module, which is linked to it;
+* a ``Producer`` object begins, behind its object header, with the pointer to librdkafka's handle
+  (``Handle`` of ``confluent_kafka.h``, the first field since its first release).
+
+Uses: ``rdkafka.h`` of librdkafka 2.x (``rd_kafka_send_offsets_to_transaction``,
+``rd_kafka_consumer_group_metadata_new_with_genid``, ``rd_kafka_topic_partition_t``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from confluent_kafka import KafkaError, Producer, cimpl
+from confluent_kafka import KafkaException as ClientException
+
+from headrace.errors import IllegalStateException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
+
+
+class _Partition(ctypes.Structure):
+    _fields_: ClassVar[Any] = [
+        ("topic", ctypes.c_char_p),
+        ("partition", ctypes.c_int32),
+        ("offset", ctypes.c_int64),
+        ("metadata", ctypes.c_char_p),
+        ("metadata_size", ctypes.c_size_t),
+        ("opaque", ctypes.c_void_p),
+        ("err", ctypes.c_int),
+        ("private", ctypes.c_void_p),
+    ]
+
+
+class _PartitionList(ctypes.Structure):
+    _fields_: ClassVar[Any] = [
+        ("count", ctypes.c_int),
+        ("size", ctypes.c_int),
+        ("elements", ctypes.POINTER(_Partition)),
+    ]
+
+
+_library = ctypes.CDLL(cimpl.__file__)
+
+
+def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    found = _library[name]
+    found.restype = result
+    found.argtypes = arguments
+    return found
+
+
+_pointer, _text, _int32 = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32
+_new_group = _function("rd_kafka_consumer_group_metadata_new_with_genid", _pointer, _text, _int32, _text, _text)
+_free_group = _function("rd_kafka_consumer_group_metadata_destroy", None, _pointer)
+_send = _function(
+    "rd_kafka_send_offsets_to_transaction", _pointer, _pointer, ctypes.POINTER(_PartitionList), _pointer, ctypes.c_int
+)
+_code = _function("rd_kafka_error_code", ctypes.c_int, _pointer)
+_string = _function("rd_kafka_error_string", _text, _pointer)
+_is_fatal = _function("rd_kafka_error_is_fatal", ctypes.c_int, _pointer)
+_is_retriable = _function("rd_kafka_error_is_retriable", ctypes.c_int, _pointer)
+_requires_abort = _function("rd_kafka_error_txn_requires_abort", ctypes.c_int, _pointer)
+_free_error = _function("rd_kafka_error_destroy", None, _pointer)
+
+
+def send_offsets_to_transaction(
+    client: Producer, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupIdentity, timeout_s: float
+) -> None:
+    """``Producer.send_offsets_to_transaction`` with metadata as it is. Other threads go on meanwhile.
+
+    Args:
+        client: The transactional producer.
+        offsets: Positions; metadata goes out as UTF-8.
+        group: A member of the group. Not checked here.
+        timeout_s: How long to wait for the brokers' answer.
+
+    Raises:
+        confluent_kafka.KafkaException: As the client's own method raises it.
+        IllegalStateException: The producer was closed.
+    """
+    if not isinstance(client, Producer):
+        raise IllegalStateException("the producer is closed")
+    handle = _pointer.from_address(id(client) + object.__basicsize__)
+    texts = [(tp.topic.encode(), entry.metadata.encode()) for tp, entry in offsets.items()]
+    # librdkafka copies all of it before it returns, so the memory stays Python's
+    positions = (_Partition * len(offsets))()
+    for place, (topic, metadata), (tp, entry) in zip(positions, texts, offsets.items(), strict=True):
+        place.topic, place.partition, place.offset = topic, tp.partition, entry.offset
+        if metadata:
+            place.metadata, place.metadata_size = metadata, len(metadata)
+    instance_id = None if group.group_instance_id is None else group.group_instance_id.encode()
+    member = _new_group(group.group_id.encode(), group.generation, group.member_id.encode(), instance_id)
+    try:
+        listed = _PartitionList(len(offsets), len(offsets), positions)
+        error = _send(handle, ctypes.byref(listed), member, int(timeout_s * 1000))
+    finally:
+        _free_group(member)
+    if error:
+        try:
+            raised = KafkaError(
+                _code(error),
+                (_string(error) or b"").decode(errors="replace"),
+                bool(_is_fatal(error)),
+                bool(_is_retriable(error)),
+                bool(_requires_abort(error)),
+            )
+        finally:
+            _free_error(error)
+        raise ClientException(raised)
