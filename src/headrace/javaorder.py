@@ -43,6 +43,14 @@ def hash_capacity(count: int, least: int = _LEAST_CAPACITY) -> int:
     return least
 
 
+def copied_capacity(count: int) -> int:
+    """Size of the table of a ``HashSet`` that is made in one piece from a collection of ``count`` items."""
+    capacity, wanted = _LEAST_CAPACITY, int(count / 0.75) + 1
+    while capacity < wanted:
+        capacity *= 2
+    return capacity
+
+
 def hash_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
     """Distinct names in the order of a ``HashSet`` that they were added to in this order.
 
@@ -51,11 +59,7 @@ def hash_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
         copied: The set was made in one piece from another collection, which chooses its size beforehand.
     """
     distinct = list(dict.fromkeys(names))
-    capacity = _LEAST_CAPACITY
-    if copied:
-        wanted = max(int(len(distinct) / 0.75) + 1, _LEAST_CAPACITY)
-        while capacity < wanted:
-            capacity *= 2
+    capacity = copied_capacity(len(distinct)) if copied else _LEAST_CAPACITY
     return in_buckets(distinct, string_hash, hash_capacity(len(distinct), capacity))
 
 

@@ -1,0 +1,1 @@
+"""Layouts of the messages that kafka-python does not have, written as it writes its own (``streams_protocol``)."""
