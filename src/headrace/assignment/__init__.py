@@ -1,14 +1,18 @@
 """Who runs which task: the pure part of the classic group protocol.
 
-``sticky`` decides, ``wire`` is what members tell the leader and the leader tells them, ``assignor`` joins both into
-the function that the membership calls when this member is the leader. Nothing here knows a client or a clock.
+``sticky`` says where tasks shall run in the end, ``availability`` where they run until their state is there,
+``standby`` where copies are kept. ``wire`` is what members tell the leader and the leader tells them, ``assignor``
+joins all into the function that the membership calls when this member is the leader. Nothing here knows a client or a
+clock.
 """
 
 from __future__ import annotations
 
 from headrace.assignment.assignor import GroupMember, MemberAssignment, TaskAssignor
+from headrace.assignment.availability import AssignmentSettings, Placement, place
 from headrace.assignment.sticky import MemberState, assign, cooperative, owners
 from headrace.assignment.wire import (
+    RUNNING_OFFSET,
     AssignmentError,
     AssignmentInfo,
     MemberRequest,
@@ -20,12 +24,15 @@ from headrace.assignment.wire import (
 )
 
 __all__ = [
+    "RUNNING_OFFSET",
     "AssignmentError",
     "AssignmentInfo",
+    "AssignmentSettings",
     "GroupMember",
     "MemberAssignment",
     "MemberRequest",
     "MemberState",
+    "Placement",
     "SubscriptionInfo",
     "TaskAssignor",
     "assign",
@@ -35,4 +42,5 @@ __all__ = [
     "encode_assignment",
     "encode_subscription",
     "owners",
+    "place",
 ]

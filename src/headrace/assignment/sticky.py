@@ -5,7 +5,8 @@ handed out now: a task that another live member still owns is withheld until tha
 again, so that no task ever has two owners.
 
 Balance: with ``n`` tasks and ``m`` members each gets ``n // m`` or one more. The one more goes first to members that
-already own that many (each such choice saves a move), then to the process with the fewest tasks per member.
+already own that many (each such choice saves a move), then to the process with the fewest tasks per member. Tasks with
+state are spread so first, by themselves; then the others fill every member up to its share of all tasks.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.assignment.lags import Lags
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from headrace.records import TaskId
 
@@ -28,12 +31,20 @@ class MemberState:
         owned: tasks the member runs now.
         stored: tasks whose state is in the process's state directory, run or not.
         generation: of the member's last assignment; claims of an older one lose against newer ones.
+        standbys: standby and warm-up tasks of the member.
+        offsets: how far the process's copies are (``assignment.wire``).
+        tags: ``client.tag.*`` of the process.
+        follows: whether the member knows of standby tasks (user data of version 1 does not).
     """
 
     process_id: bytes
     owned: frozenset[TaskId] = frozenset()
     stored: frozenset[TaskId] = frozenset()
     generation: int = -1
+    standbys: frozenset[TaskId] = frozenset()
+    offsets: Mapping[TaskId, int] = field(default_factory=dict["TaskId", int])
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    follows: bool = True
 
 
 @dataclass(slots=True)
@@ -42,7 +53,7 @@ class _Load:
 
     member_id: str
     process_id: bytes
-    quota: int
+    quota: int = 0
     tasks: set[TaskId] = field(default_factory=set["TaskId"])
     by_subtopology: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -77,47 +88,31 @@ def owners(members: Mapping[str, MemberState]) -> dict[TaskId, str]:
     return result
 
 
-def assign(tasks: Sequence[TaskId], members: Mapping[str, MemberState]) -> dict[str, frozenset[TaskId]]:
-    """The target: every task on exactly one member, members' counts at most one apart.
+def assign(
+    tasks: Collection[TaskId], members: Mapping[str, MemberState], lags: Lags | None = None
+) -> dict[str, frozenset[TaskId]]:
+    """The target: every task on exactly one member, members' counts at most one apart, with state and in all.
 
-    A member keeps what it owns up to its share; a free task goes to a member whose process has its state, if there is
-    room, else where its sub-topology is rarest. Deterministic: depends on the values alone, not on their order.
+    A member keeps what it owns up to its share. What it gives up is what others are nearest to. A free task goes to a
+    member whose process has its state, if there is room, else where its sub-topology is rarest. Deterministic: depends
+    on the values alone, not on their order.
 
     Args:
         tasks: all tasks of the topology; owned or stored tasks that are not among them are ignored.
         members: by member id; empty gives an empty result.
+        lags: which tasks have state, and who is how far with it; None: all have, and nobody knows.
 
     Returns:
         Every member id with its tasks, possibly none.
     """
     if not members:
         return {}
+    known = Lags(members, tasks, None, 0) if lags is None else lags
+    loads = [_Load(member_id, members[member_id].process_id) for member_id in sorted(members)]
     everything = sorted(set(tasks))
-    owner = owners(members)
-    owned: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
-    for task in everything:
-        if task in owner:
-            owned[owner[task]].append(task)
-    loads = _shares(len(everything), members, {member_id: len(found) for member_id, found in owned.items()})
-    free = set(everything)
-    for load in loads:
-        for task in owned[load.member_id]:
-            load.add(task)
-        while load.room < 0:
-            # Give up from the sub-topology this member has most of, so that each one's tasks stay spread.
-            load.remove(max(load.tasks, key=lambda task: (load.by_subtopology[task.subtopology], task)))
-        free -= load.tasks
-    for task in sorted(free):
-        chosen = _best(
-            task, [load for load in loads if load.room > 0 and task in members[load.member_id].stored], loads
-        )
-        if chosen is not None:
-            chosen.add(task)
-            free.discard(task)
-    for task in sorted(free):
-        chosen = _best(task, [load for load in loads if load.room > 0], loads)
-        assert chosen is not None  # the shares add up to the number of tasks
-        chosen.add(task)
+    filling = _Filling(members, loads, known)
+    filling.fill([task for task in everything if known.stateful(task)])
+    filling.fill([task for task in everything if not known.stateful(task)])
     return {load.member_id: frozenset(load.tasks) for load in loads}
 
 
@@ -139,47 +134,102 @@ def cooperative(
     }
 
 
-def _shares(count: int, members: Mapping[str, MemberState], owned: Mapping[str, int]) -> list[_Load]:
-    """How many tasks each member gets, in the order of member ids."""
-    base, extra = divmod(count, len(members))
-    per_process: dict[bytes, int] = {}
-    for state in members.values():
-        per_process[state.process_id] = per_process.get(state.process_id, 0) + 1
-    given = dict.fromkeys(per_process, 0)
-    favoured: set[str] = set()
-    for _ in range(extra):
-        pick = min(
-            (member_id for member_id in members if member_id not in favoured),
-            key=lambda member_id: (
-                owned[member_id] <= base,
-                given[members[member_id].process_id] / per_process[members[member_id].process_id],
-                -owned[member_id],
-                members[member_id].process_id,
-                member_id,
+class _Filling:
+    """Members being filled with one kind of tasks after the other."""
+
+    def __init__(self, members: Mapping[str, MemberState], loads: Sequence[_Load], lags: Lags) -> None:
+        self._members = members
+        self._loads = loads
+        self._lags = lags
+        self._owner = owners(members)
+
+    def fill(self, tasks: Sequence[TaskId]) -> None:
+        """Spread these tasks so that the members have equal shares of all that they were given so far."""
+        owned: dict[str, list[TaskId]] = {load.member_id: [] for load in self._loads}
+        for task in tasks:
+            if task in self._owner:
+                owned[self._owner[task]].append(task)
+        self._set_shares(len(tasks), owned)
+        free = set(tasks)
+        for load in self._loads:
+            kept = owned[load.member_id]
+            for task in kept:
+                load.add(task)
+        for load in self._loads:
+            while load.room < 0:
+                load.remove(self._to_give_up(load, owned[load.member_id]))
+            free -= load.tasks
+        for has_state in (True, False):
+            for task in sorted(free):
+                able = [load for load in self._loads if load.room > 0 and (not has_state or self._has(load, task))]
+                chosen = self._best(task, able)
+                if chosen is not None:
+                    chosen.add(task)
+                    free.discard(task)
+        assert not free  # the shares add up to the number of tasks
+
+    def _has(self, load: _Load, task: TaskId) -> bool:
+        return task in self._members[load.member_id].stored or self._lags.has_state(load.process_id, task)
+
+    def _to_give_up(self, load: _Load, owned: Sequence[TaskId]) -> TaskId:
+        # what somebody with room is nearest to moves soonest; then from the sub-topology this member has most of
+        takers = {other.process_id: other.member_id for other in self._loads if other.room > 0}
+
+        def cost(task: TaskId) -> tuple[int, int, int, TaskId]:
+            far = min((self._lags.of(process, task) for process in takers), default=0)
+            followed = any(task in self._members[member_id].standbys for member_id in takers.values())
+            # the latest of equals
+            last = type(task)(-task.subtopology, -task.partition)
+            return (0 if followed else 1, far, -load.by_subtopology[task.subtopology], last)
+
+        return min((task for task in owned if task in load.tasks), key=cost)
+
+    def _set_shares(self, count: int, owned: Mapping[str, Sequence[TaskId]]) -> None:
+        """Set how many tasks each member is to have in all, once it was given its part of ``count`` more."""
+        members = self._members
+        given = {load.member_id: len(load.tasks) for load in self._loads}
+        base, extra = divmod(count + sum(given.values()), len(self._loads))
+        per_process: dict[bytes, int] = {}
+        for state in members.values():
+            per_process[state.process_id] = per_process.get(state.process_id, 0) + 1
+        favours = dict.fromkeys(per_process, 0)
+        favoured: set[str] = set()
+        for _ in range(extra):
+            pick = min(
+                (member_id for member_id in members if member_id not in favoured),
+                key=lambda member_id: (
+                    # it has more than the base already and cannot be given less
+                    given[member_id] <= base,
+                    given[member_id] + len(owned[member_id]) <= base,
+                    favours[members[member_id].process_id] / per_process[members[member_id].process_id],
+                    -len(owned[member_id]),
+                    members[member_id].process_id,
+                    member_id,
+                ),
+            )
+            favoured.add(pick)
+            favours[members[pick].process_id] += 1
+        for load in self._loads:
+            load.quota = base + (load.member_id in favoured)
+
+    def _best(self, task: TaskId, candidates: Sequence[_Load]) -> _Load | None:
+        """The candidate nearest to the task's state, then whose process and itself have least of its sub-topology."""
+        if not candidates:
+            return None
+        per_process: dict[bytes, int] = {}
+        for load in self._loads:
+            per_process[load.process_id] = per_process.get(load.process_id, 0) + load.by_subtopology.get(
+                task.subtopology, 0
+            )
+        return min(
+            candidates,
+            key=lambda load: (
+                not self._lags.caught_up(load.process_id, task),
+                self._lags.of(load.process_id, task),
+                task not in self._members[load.member_id].standbys,
+                load.by_subtopology.get(task.subtopology, 0),
+                per_process[load.process_id],
+                -load.room,
+                load.member_id,
             ),
         )
-        favoured.add(pick)
-        given[members[pick].process_id] += 1
-    return [
-        _Load(member_id, members[member_id].process_id, base + (member_id in favoured)) for member_id in sorted(members)
-    ]
-
-
-def _best(task: TaskId, candidates: Sequence[_Load], loads: Sequence[_Load]) -> _Load | None:
-    """The candidate whose process, then itself, has least of the task's sub-topology, then least of all."""
-    if not candidates:
-        return None
-    per_process: dict[bytes, int] = {}
-    for load in loads:
-        per_process[load.process_id] = per_process.get(load.process_id, 0) + load.by_subtopology.get(
-            task.subtopology, 0
-        )
-    return min(
-        candidates,
-        key=lambda load: (
-            load.by_subtopology.get(task.subtopology, 0),
-            per_process[load.process_id],
-            -load.room,
-            load.member_id,
-        ),
-    )

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 LATEST_VERSION = 2
 LEAST_VERSION = 1
 
+RUNNING_OFFSET = -2
+"""In place of an offset sum: the task runs here, so nothing is as new as this copy (Java's ``LATEST_OFFSET``)."""
+
 _HEAD = struct.Struct(">hh")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")

@@ -8,7 +8,7 @@ an object of either.
 from __future__ import annotations
 
 from headrace.kafka.admin import GroupDescription, GroupMemberDescription, NewTopic, TopicAdmin
-from headrace.kafka.classic import ClassicMembership
+from headrace.kafka.classic import ClassicMembership, JoinClaims
 from headrace.kafka.consumer import PolledBatch, RecordConsumer
 from headrace.kafka.errors import (
     CommitOutcomeUnknownException,
@@ -16,7 +16,6 @@ from headrace.kafka.errors import (
     SendFailedException,
 )
 from headrace.kafka.membership import (
-    RUNNING_OFFSET,
     Assigned,
     Lost,
     Membership,
@@ -28,13 +27,13 @@ from headrace.kafka.membership import (
 from headrace.kafka.producer import RecordProducer
 
 __all__ = [
-    "RUNNING_OFFSET",
     "Assigned",
     "ClassicMembership",
     "CommitOutcomeUnknownException",
     "FencedInstanceIdException",
     "GroupDescription",
     "GroupMemberDescription",
+    "JoinClaims",
     "Lost",
     "Membership",
     "MembershipEvent",

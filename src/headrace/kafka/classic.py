@@ -18,9 +18,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from headrace.assignment.wire import AssignmentError, MemberRequest, decode_assignment, describe_error
+from headrace.assignment.wire import (
+    LATEST_VERSION,
+    LEAST_VERSION,
+    AssignmentError,
+    AssignmentInfo,
+    MemberRequest,
+    decode_assignment,
+    describe_error,
+)
 from headrace.errors import (
     ConfigException,
     KafkaException,
@@ -30,17 +38,33 @@ from headrace.errors import (
 from headrace.kafka.errors import FencedInstanceIdException
 from headrace.kafka.group_client import GroupConnection, GroupSettings, group_client_config
 from headrace.kafka.membership import Assigned, Lost, MembershipEvent, Revoked, ShutdownRequested
-from headrace.records import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.assignment import GroupMember, MemberAssignment
-    from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
+    from headrace.records import GroupIdentity, OffsetAndMetadata, TaskId, TopicPartition
 
 log = logging.getLogger(__name__)
 
-UserData: TypeAlias = Callable[[frozenset[TaskId], MemberRequest], bytes]
+
+class JoinClaims(NamedTuple):
+    """What the membership knows and a subscription says.
+
+    Attributes:
+        owned: active tasks to claim as owned.
+        standbys: standby and warm-up tasks that this member has.
+        request: what it asks of the group.
+        version: wire version to write (``assignment.wire``).
+    """
+
+    owned: frozenset[TaskId]
+    standbys: frozenset[TaskId]
+    request: MemberRequest
+    version: int
+
+
+UserData: TypeAlias = Callable[[JoinClaims], bytes]
 
 
 class ClassicMembership:
@@ -55,8 +79,8 @@ class ClassicMembership:
         max_poll_interval_ms: without ``poll`` for so long, the member leaves. Also the broker's rebalance timeout.
         group_instance_id: makes a static member, which keeps its tasks through a restart within the session timeout.
         topics: the source topics.
-        subscription_userdata: user data of a join (``assignment.wire``), given the tasks to claim as owned and what is
-            asked of the group (``MemberRequest``). Called on the IO thread: must not block.
+        subscription_userdata: user data of a join (``assignment.wire``), given what this member is to say of itself.
+            Called on the IO thread: must not block.
         assignor: used when this member is the leader (``assignment.TaskAssignor``). On the IO thread too.
         connect_timeout_ms: how long ``start`` waits for the first answer of a broker.
 
@@ -109,9 +133,12 @@ class ClassicMembership:
 
     def poll(self, now_ms: int) -> list[MembershipEvent]:
         """See ``Membership.poll``."""
-        del now_ms  # heartbeats run by kafka-python's own monotonic clock
+        # heartbeats run by kafka-python's own monotonic clock
         if self._connection is None:
             return []
+        reason = self._share.join_again(now_ms)
+        if reason is not None:
+            self.request_rejoin(reason)
         events, failure = self._share.take()
         failure = failure or self._deferred
         if failure is not None:
@@ -223,6 +250,11 @@ class _Share:
         self._failure: KafkaException | None = None  # final: this connection is of no more use
         self._lost = False
         self.request = MemberRequest.NONE
+        self._version = LATEST_VERSION
+        self._join_again: str | None = None
+        self._probe_after_ms: int | None = None  # told by the leader, and not yet a time
+        self._probe_at_ms: int | None = None
+        self._standbys: frozenset[TaskId] = frozenset()
         self._generation = -1  # of the last assignment; -1 while there is none
         self._held: frozenset[TaskId] = frozenset()
         self._held_partitions: frozenset[TopicPartition] = frozenset()
@@ -264,12 +296,25 @@ class _Share:
             self._closing_partitions = frozenset()
             return True
 
+    def join_again(self, now_ms: int) -> str | None:
+        """Why a rebalance has to be asked for now, or None."""
+        with self._lock:
+            reason, self._join_again = self._join_again, None
+            if self._probe_after_ms is not None:
+                self._probe_at_ms = now_ms + self._probe_after_ms if self._probe_after_ms >= 0 else None
+                self._probe_after_ms = None
+            if self._probe_at_ms is not None and now_ms >= self._probe_at_ms:
+                self._probe_at_ms = None
+                reason = "tasks may have caught up (probing rebalance)"
+            return reason
+
     # The IO thread's side.
 
     def subscription(self) -> tuple[Sequence[str], bytes, frozenset[TopicPartition], int]:
         """See ``GroupListener``."""
         tasks, partitions, generation = self.claims()
-        return self._topics(), self._userdata(tasks, self.request), partitions, generation
+        claims = JoinClaims(tasks, self._standbys, self.request, self._version)
+        return self._topics(), self._userdata(claims), partitions, generation
 
     def perform_assignment(self, members: Sequence[GroupMember]) -> Mapping[str, MemberAssignment]:
         """See ``GroupListener``."""
@@ -283,6 +328,8 @@ class _Share:
             info = decode_assignment(assignment.user_data)
         except StreamsException as error:
             self._fail(error)
+            return
+        if self._probes_version(info):
             return
         if info.error == AssignmentError.SHUTDOWN_REQUESTED:
             with self._lock:
@@ -298,11 +345,24 @@ class _Share:
             added_partitions = partitions - self._held_partitions
             self._generation = generation
             self._held, self._held_partitions = info.active, partitions
+            self._standbys = info.standby
+            self._probe_after_ms, self._probe_at_ms = info.probe_after_ms, None
             if gone:
                 self._closing |= gone
                 self._closing_partitions |= gone_partitions
                 self._events.append(Revoked(gone, gone_partitions))
             self._events.append(Assigned(added, added_partitions, info.active, info.standby, info.hosts, generation))
+
+    def _probes_version(self, info: AssignmentInfo) -> bool:
+        """Whether the leader is an older one whose version we can write: then join again with that."""
+        with self._lock:
+            if info.error == AssignmentError.VERSION_TOO_NEW and LEAST_VERSION <= info.version < self._version:
+                self._join_again = f"the leader reads version {info.version} of user data, not {self._version}"
+                self._version = info.version
+                return True
+            if info.error == AssignmentError.NONE:
+                self._version = min(info.version, LATEST_VERSION)
+            return False
 
     def fell_out(self, reason: str) -> None:
         """See ``GroupListener``."""
@@ -315,7 +375,8 @@ class _Share:
             tasks = self._held.union(self._closing, *(event.tasks for event in earlier))
             partitions = self._held_partitions.union(self._closing_partitions, *(event.partitions for event in earlier))
             self._generation = -1
-            self._held = self._closing = frozenset()
+            self._held = self._closing = self._standbys = frozenset()
+            self._probe_after_ms = self._probe_at_ms = None
             self._held_partitions = self._closing_partitions = frozenset()
             self._lost = True
             self._events = [Lost(tasks, partitions, reason)]

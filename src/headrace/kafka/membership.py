@@ -26,13 +26,10 @@ if TYPE_CHECKING:
 
     from headrace.records import GroupIdentity, HostInfo, HostPartitions, OffsetAndMetadata, TopicPartition
 
-RUNNING_OFFSET = -2
-"""In place of an offset sum: the task runs here, so nothing is as new as this copy (Java's ``LATEST_OFFSET``)."""
-
 TaskOffsets: TypeAlias = Callable[[], Mapping[TaskId, int]]
 """How far this process's copies of the tasks' state are: by task the sum of the next changelog offsets of its stores,
-or :data:`RUNNING_OFFSET`. Of every thread of the process, and of task directories that nobody has open. A task without
-state here is not in it. Called on whatever thread the membership likes: it must not block."""
+or ``assignment.RUNNING_OFFSET``. Of every thread of the process, and of task directories that nobody has open. A task
+without state here is not in it. Called on whatever thread the membership likes: it must not block."""
 
 
 class Assigned(NamedTuple):

@@ -31,7 +31,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headrace.api.engine import NEVER
-from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
+from headrace.assignment import RUNNING_OFFSET, SubscriptionInfo, TaskAssignor, encode_subscription
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
     LockException,
@@ -44,7 +44,6 @@ from headrace.errors import (
     TransactionAbortableException,
 )
 from headrace.kafka import (
-    RUNNING_OFFSET,
     Assigned,
     ClassicMembership,
     Lost,
@@ -63,8 +62,7 @@ from headrace.state.cache import CacheBudget
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from headrace.assignment import MemberRequest
-    from headrace.kafka import Membership, MembershipEvent
+    from headrace.kafka import JoinClaims, Membership, MembershipEvent
     from headrace.records import TaskId, TopicPartition
     from headrace.runtime.client import ClientSettings
     from headrace.runtime.state_updater import Restored
@@ -283,16 +281,18 @@ class StreamThread:
         self._machine.try_move(ThreadState.PARTITIONS_ASSIGNED)
         self._membership.request_rejoin("topics of its patterns have changed")
 
-    def _subscription(self, owned: frozenset[TaskId], request: MemberRequest) -> bytes:
+    def _subscription(self, claims: JoinClaims) -> bytes:
         stored = frozenset(self._shared.directory.task_ids())
         return encode_subscription(
             SubscriptionInfo(
                 self._shared.process_id.bytes,
-                owned,
+                claims.owned,
                 stored,
                 self._shared.fingerprint,
                 self._task_offsets(),
-                request=request,
+                claims.standbys,
+                request=claims.request,
+                version=claims.version,
             )
         )
 

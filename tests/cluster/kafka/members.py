@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
+from headrace.assignment.wire import LATEST_VERSION
 from headrace.kafka import Assigned, ClassicMembership, Lost, MembershipEvent, Revoked
 from headrace.kafka.admin import TopicAdmin
 from headrace.records import TaskId, TopicPartition
@@ -29,6 +30,7 @@ class Member:
         max_poll_interval_ms: int = 60_000,
         group_instance_id: str | None = None,
         fingerprint: bytes = b"",
+        version: int = LATEST_VERSION,
     ) -> None:
         config = {"bootstrap.servers": bootstrap}
         admin = TopicAdmin(config)
@@ -47,8 +49,14 @@ class Member:
             max_poll_interval_ms=max_poll_interval_ms,
             group_instance_id=group_instance_id,
             topics=lambda: [topic],
-            subscription_userdata=lambda owned, request: encode_subscription(
-                SubscriptionInfo(self.process_id, owned, fingerprint=self.fingerprint, request=request)
+            subscription_userdata=lambda claims: encode_subscription(
+                SubscriptionInfo(
+                    self.process_id,
+                    claims.owned,
+                    fingerprint=self.fingerprint,
+                    request=claims.request,
+                    version=min(version, claims.version),
+                )
             ),
             assignor=TaskAssignor(reads),
         )

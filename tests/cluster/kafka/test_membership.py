@@ -16,6 +16,7 @@ from headrace.kafka import (
     RecordConsumer,
     RecordProducer,
     Revoked,
+    ShutdownRequested,
     TopicAdmin,
 )
 from headrace.records import GroupIdentity, OffsetAndMetadata, TaskId, TopicPartition
@@ -330,3 +331,11 @@ def test_offset_metadata_comes_back_whole_however_it_was_committed(
     admin.close()
     consumer.close()
     producer.close()
+
+
+def test_members_of_two_releases_share_tasks_and_end_together(join: Callable[..., Member]) -> None:
+    older = join(version=1)
+    newer = join()
+    drive([older, newer], lambda: len(older.tasks) == len(newer.tasks) == 3)
+    newer.membership.shutdown_application()
+    drive([older, newer], lambda: bool(older.count(ShutdownRequested) and newer.count(ShutdownRequested)))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import struct
+
 from headrace.assignment import (
+    RUNNING_OFFSET,
     AssignmentError,
     AssignmentInfo,
+    AssignmentSettings,
     GroupMember,
+    MemberRequest,
     SubscriptionInfo,
     TaskAssignor,
     decode_assignment,
     encode_assignment,
     encode_subscription,
 )
-from headrace.records import TaskId, TopicPartition
+from headrace.errors import TimeoutException
+from headrace.records import HostInfo, TaskId, TopicPartition
 
 TASKS = {
     TaskId(1, 0): [TopicPartition("app-repartition", 0)],
@@ -99,3 +105,49 @@ def test_unreadable_and_too_new_members_are_told_so() -> None:
     assert decode_assignment(result["new"].user_data).error == AssignmentError.VERSION_TOO_NEW
     assert decode_assignment(result["odd"].user_data).error == AssignmentError.UNREADABLE
     assert result["a"].user_data == encode_assignment(AssignmentInfo(frozenset({TaskId(0, 0), TaskId(0, 1)})))
+
+
+def test_one_members_request_ends_all() -> None:
+    ends = SubscriptionInfo(process(1), request=MemberRequest.SHUTDOWN_APPLICATION)
+    result = lines(2)([member("a", ends), member("b", SubscriptionInfo(process(2)))])
+    assert {decode_assignment(given.user_data).error for given in result.values()} == {
+        AssignmentError.SHUTDOWN_REQUESTED
+    }
+
+
+def read_as_the_release_before_did(data: bytes) -> tuple[int, int, int, list[tuple[int, int]]]:
+    version, least, error = struct.unpack(">hhh", data[:6])
+    (count,) = struct.unpack(">i", data[6:10])
+    return version, least, error, sorted(struct.iter_unpack(">ii", data[10 : 10 + 8 * count]))
+
+
+def test_members_of_two_releases_form_one_group() -> None:
+    tasks = frozenset(TASKS)
+    assignor = TaskAssignor(
+        TASKS, tasks, lambda: dict.fromkeys(tasks, 10**6), AssignmentSettings(standby_replicas=1, probing_interval_ms=7)
+    )
+    running = frozenset({TaskId(0, 0), TaskId(0, 1), TaskId(0, 2)})
+    older = SubscriptionInfo(process(1), running, running, version=1)
+    newer = SubscriptionInfo(process(2), tasks - running, offsets=dict.fromkeys(tasks - running, RUNNING_OFFSET))
+    third = SubscriptionInfo(process(3), host=HostInfo("h", 1), tags={"zone": "a"})
+    result = assignor([member("old", older, 3), member("new", newer, 3), member("third", third)])
+    version, least, error, given = read_as_the_release_before_did(result["old"].user_data)
+    assert (version, least, error) == (2, 1, 0)
+    old, new, last = (decode_assignment(result[name].user_data) for name in ("old", "new", "third"))
+    assert set(given) == set(old.active)
+    assert old.standby == frozenset()
+    assert new.active == tasks - running
+    assert new.standby | last.standby == tasks, "every task has a copy, and those that move to the third begin to"
+    assert last.hosts.keys() == {HostInfo("h", 1)}
+    assert [info.probe_after_ms for info in (old, new, last)] == [-1, 7, -1]
+
+
+def test_ends_that_the_brokers_do_not_tell_leave_tasks_where_they_run() -> None:
+    def ends() -> dict[TaskId, int]:
+        raise TimeoutException("no answer")
+
+    tasks = frozenset(TASKS)
+    all_of_them = SubscriptionInfo(process(1), tasks, tasks, offsets=dict.fromkeys(tasks, RUNNING_OFFSET))
+    result = TaskAssignor(TASKS, tasks, ends)([member("a", all_of_them, 3), member("b", SubscriptionInfo(process(2)))])
+    assert decode_assignment(result["a"].user_data).active == tasks
+    assert len(decode_assignment(result["b"].user_data).standby) == 2
