@@ -52,7 +52,8 @@ class KeyValueBody(Protocol):
     def delete_below(self, bound: bytes) -> None:
         """Delete every row with a key less than ``bound`` and give its memory or disk space back.
 
-        Cost must follow the space given back, not the number of rows, and other threads must be able to go on.
+        It runs between two records: what takes long, as the rewriting of files, is for a thread of the body's own, and
+        the space may come back later.
         """
         ...
 

@@ -122,11 +122,11 @@ class RocksDBBody:
 
     def delete_below(self, bound: bytes) -> None:
         """See the protocol."""
+        # RocksDB's own threads give the files' space back, as more is written: a compaction asked for here would have
+        # the stream thread wait for all of the segment to be read
         batch: Any = rocksdict.WriteBatch(raw_mode=True)
         batch.delete_range(b"", bound)
         self._db.write(batch)
-        # gives the files' space back at once, and lets other threads run meanwhile
-        self._db.compact_range(b"", bound)
 
     def offset(self) -> int | None:
         """See the protocol."""
