@@ -72,8 +72,7 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
             caching=caching,
             retention_ms=supplier.retention_ms,
             segment_interval_ms=supplier.segment_interval_ms,
-            # in memory it is by time anyway
-            time_first=supplier.time_first and rows.body.persistent,
+            time_first=supplier.time_first,
             # as in Java, one that is ordered by time shows its rows a millisecond longer
             shown_ms=supplier.retention_ms + 1 if supplier.time_first and rows.body.persistent else None,
         )

@@ -11,14 +11,16 @@ from unit.state.harness import store_context
 
 from headrace.api.engine import RecordContext
 from headrace.api.stores import KeyValueBody, WindowBytesStoreSupplier
-from headrace.api.windows import SessionWindow, TimeWindow, Windowed
+from headrace.api.windows import MAX_TIMESTAMP, SessionWindow, TimeWindow, Windowed
 from headrace.errors import IllegalStateException, TopologyException
 from headrace.serdes import JsonSerde, Serdes
 from headrace.state import Stores, ValueAndTimestamp, ValueTimestampHeaders
 from headrace.state.cache import CacheBudget
 from headrace.state.memory import InMemoryBody
+from headrace.state.suppliers import WindowSupplier
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from headrace.records import Headers, RawRecord
@@ -247,6 +249,36 @@ class OwnSupplier(WindowBytesStoreSupplier):
 
     def open(self, path: Path) -> KeyValueBody:
         return OwnBody()
+
+
+class LooksCounted(InMemoryBody):
+    """Says how many rows scans gave."""
+
+    scanned = 0
+
+    def scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        rows = list(super().scan(low, high, reverse))
+        self.scanned += len(rows)
+        return iter(rows)
+
+
+@dataclass(frozen=True)
+class CountedSupplier(WindowSupplier):
+    def open(self, path: Path) -> KeyValueBody:
+        return LooksCounted()
+
+
+def test_windows_in_memory_that_have_closed_are_found_without_a_look_at_those_that_have_not(tmp_path: Path) -> None:
+    supplier = CountedSupplier("s", False, 100_000, 10, 60_000, time_first=True)
+    made = opened(Stores.window_store_builder(supplier, STRING, STRING), tmp_path)
+    for number in range(1000):
+        made.store.put(f"{number % 10}", "v", number * 10)
+    made.commit()
+    body = made.store.rows.body
+    body.scanned = 0
+    closed = [row[:2] for row in made.store.fetch_all_pairs(5000, 5010)]
+    assert closed == [("0", 5000), ("1", 5010)]
+    assert body.scanned == 2
 
 
 def test_a_supplier_of_ones_own_brings_its_body(tmp_path: Path) -> None:
