@@ -68,7 +68,9 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
 
     def seal(self) -> None:
         """See :class:`headrace.state.base.StoreBase`."""
-        self._segments.seal()
+        cache = self.cache
+        if self._segments.seal() and cache is not None:
+            self._cached_segments.keep(lambda prefix: cache.between(prefix, prefix_end(prefix)))
         super().seal()
 
     def drop_uncommitted(self) -> None:

@@ -16,6 +16,8 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.state.buffer import BufferedStore
 
 EXPIRED: Final = "expired record"
@@ -60,6 +62,10 @@ class SegmentNumbers:
         gone = bisect_left(self._numbers, number)
         del self._numbers[:gone]
         return gone > 0
+
+    def keep(self, wanted: Callable[[bytes], object]) -> None:
+        """Forget the segments for whose prefixes ``wanted`` gives nothing."""
+        self._numbers = [number for number in self._numbers if wanted(number.to_bytes(8, "big"))]
 
     def read(self, rows: BufferedStore) -> None:
         """Take up the segments that ``rows`` has: one look each."""
@@ -144,14 +150,19 @@ class Segments:
             self.observed = timestamp
             self.oldest_visible = max(0, timestamp - self._shown_ms + 1)
 
-    def seal(self) -> None:
-        """A commit begins: it includes observed stream time, and the deletion of the segments that have gone."""
+    def seal(self) -> bool:
+        """A commit begins: it includes observed stream time, and the deletion of the segments that have gone.
+
+        Returns whether there are any.
+        """
         if (self.observed, self.sequence) != self._recorded:
             self._recorded = (self.observed, self.sequence)
             self._rows.write(_META, self._meta())
         bound = self._expire()
-        if bound is not None:
-            self._rows.expire(bound)
+        if bound is None:
+            return False
+        self._rows.expire(bound)
+        return True
 
     def restored(self) -> tuple[tuple[bytes, bytes], bytes | None]:
         """What goes with a batch of restored rows: the store's own row, and below what rows are to be deleted."""

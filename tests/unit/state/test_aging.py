@@ -130,6 +130,18 @@ def test_duplicates_are_not_overwritten_after_a_restart(tmp_path: Path) -> None:
     restored.store.close()
 
 
+def test_segments_that_nothing_is_cached_of_are_not_looked_at_for_ever(tmp_path: Path) -> None:
+    made = opened(window_builder(persistent=False).with_caching_enabled(), tmp_path, 2000)
+    for number in range(100):
+        made.store.put("k", "v", number * 100_000)
+        made.commit()
+    cached = made.store.cache.entries
+    assert len(made.store._cached_segments.between(0, MAX_TIMESTAMP, reverse=False)) <= len(cached) + 1 < 12
+    assert [key.window.start for key, _ in made.store.all()] == [
+        int.from_bytes(key[-12:-4], "big") for key in sorted(cached)
+    ]
+
+
 def test_a_flush_listener_hears_of_windows_with_old_values(tmp_path: Path) -> None:
     supplier = Stores.in_memory_window_store("s", 100, 10)
     builder = Stores.timestamped_window_store_builder(supplier, STRING, JsonSerde(list[int])).with_caching_enabled()
