@@ -57,11 +57,13 @@ class SegmentNumbers:
             found.reverse()
         return [number.to_bytes(8, "big") for number in found]
 
-    def forget_below(self, number: int) -> bool:
-        """Forget the segments before ``number``. Returns whether there were any."""
-        gone = bisect_left(self._numbers, number)
-        del self._numbers[:gone]
-        return gone > 0
+    def any_below(self, number: int) -> bool:
+        """Whether there are segments before ``number``."""
+        return bool(self._numbers) and self._numbers[0] < number
+
+    def forget_below(self, number: int) -> None:
+        """Forget the segments before ``number``."""
+        del self._numbers[: bisect_left(self._numbers, number)]
 
     def keep(self, wanted: Callable[[bytes], object]) -> None:
         """Forget the segments for whose prefixes ``wanted`` gives nothing."""
@@ -111,17 +113,17 @@ class Segments:
         self._takes_whole_segments = takes_whole_segments
         self._numbers = SegmentNumbers(interval_ms)
         self.between, self.note = self._numbers.between, self._numbers.note
+        self._numbers.read(rows)
         self.reload()
 
     def reload(self) -> None:
-        """Take up what the rows below say."""
+        """Go back to what was committed. The segments known so far are at least those that are there then."""
         self.observed, self.sequence, self.oldest_visible, self._expired = -1, 0, 0, 0
         meta = self._rows.get(_META)
         if meta is not None:
             self.sequence = int.from_bytes(meta[8:], "big")
             self.observe(int.from_bytes(meta[:8], "big", signed=True))
         self._recorded = (self.observed, self.sequence)
-        self._numbers.read(self._rows)
 
     def live(self, first: int, last: int) -> list[bytes]:
         """Prefixes of the segments that are still there and may have rows of the times ``first`` to ``last``, in order.
@@ -173,8 +175,10 @@ class Segments:
         first = self._first_live()
         if first <= self._expired:
             return None
+        # what the commit before deleted is gone; what this one deletes is known until the next, should it fail
+        self._numbers.forget_below(self._expired)
         self._expired = first
-        return first.to_bytes(8, "big") if self._numbers.forget_below(first) else None
+        return first.to_bytes(8, "big") if self._numbers.any_below(first) else None
 
     def _first_live(self) -> int:
         return max(0, self.observed - self._retention_ms) // self._interval_ms

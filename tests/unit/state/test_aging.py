@@ -293,6 +293,25 @@ def test_windows_in_memory_that_have_closed_are_found_without_a_look_at_those_th
     assert body.scanned == 2
 
 
+def test_a_store_goes_back_to_the_last_commit_and_closes_without_a_look_at_its_rows(tmp_path: Path) -> None:
+    supplier = CountedSupplier("s", False, 50_000, 10, 20_000)
+    made = opened(Stores.window_store_builder(supplier, STRING, STRING), tmp_path)
+    for start in range(0, 100_000, 1000):
+        made.store.put("k", "v", start)
+    made.commit()
+    made.store.put("k", "lost", 200_000)
+    made.store.seal()
+    body = made.store.rows.body
+    body.scanned = 0
+    made.store.drop_uncommitted()
+    assert body.scanned == 0
+    assert [key.window.start for key, _ in made.store.all()] == list(range(50_000, 100_000, 1000))
+    made.store.put("k", "v", 200_000)
+    made.commit()
+    assert len(list(body.scan(None, None, reverse=False))) == 2, "the new row, and the store's own"
+    made.store.close()
+
+
 def test_a_supplier_of_ones_own_brings_its_body(tmp_path: Path) -> None:
     made = opened(Stores.window_store_builder(OwnSupplier(), STRING, STRING), tmp_path)
     made.store.put("k", "v", 5)
