@@ -224,7 +224,7 @@ class SlidingWindowAggregate(WindowedAggregate):
 class _SlidingUpdates:
     """What one record does to the sliding windows of its key, for one task."""
 
-    __slots__ = ("_aggregator", "_difference", "_drop_late", "_fetch", "_forward", "_grace", "_initializer",
+    __slots__ = ("_aggregator", "_decode", "_difference", "_drop_late", "_fetch", "_forward", "_grace", "_initializer",
                  "_put", "_send_old")  # fmt: skip
 
     def __init__(
@@ -234,7 +234,7 @@ class _SlidingUpdates:
         self._grace = operator.windows.grace_ms
         self._initializer = operator.initializer
         self._aggregator = operator.aggregator
-        self._put, self._fetch = store.put_pair, store.fetch_pairs
+        self._put, self._fetch, self._decode = store.put_pair, store.fetch_raw, store.decode
         self._drop_late = node.drop_late
         self._forward = forward
         self._send_old = operator.send_old_values and forward is not None
@@ -244,87 +244,69 @@ class _SlidingUpdates:
         difference = self._difference
         record = (key, value, timestamp, headers, observed)
         starts: set[int] = set()
-        left: tuple[int, Any] | None = None
-        right: Row | None = None
+        left: bytes | None = None
+        right: tuple[bytes, int] | None = None
         has_left = has_right = False
         previous: int | None = None
         # to timestamp + 1: the window right of the record, should there be one
-        rows, again = self._rows(key, max(0, timestamp - 2 * difference), timestamp)
-        for start, aggregate, row_timestamp, *_ in reversed(rows):
+        for start, raw, row_timestamp in self._fetch(key, max(0, timestamp - 2 * difference), timestamp + 1, True):
             starts.add(start)
             end = start + difference
             if start == timestamp + 1:
                 has_right = True
             elif end > timestamp:
                 if right is None:
-                    right = (again.get(start), row_timestamp)
-                self._aggregate(record, start, aggregate, row_timestamp, again.get(start))
+                    right = (raw, row_timestamp)
+                self._aggregate(record, start, raw, row_timestamp)
             elif end == timestamp:
                 has_left = True
-                self._aggregate(record, start, aggregate, row_timestamp, again.get(start))
+                self._aggregate(record, start, raw, row_timestamp)
                 if row_timestamp >= timestamp:
                     return
                 previous = row_timestamp
             else:
-                left = (start, aggregate)
+                left = raw
                 previous = row_timestamp
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
-            self._begin(record, previous + 1)
+            self._aggregate(record, previous + 1, None, timestamp)
         if not has_left:
-            if left is not None and previous is not None and timestamp - difference <= previous:
-                self._aggregate(record, timestamp - difference, left[1], timestamp, again.get(left[0]))
-            else:
-                self._begin(record, timestamp - difference)
+            is_empty = previous is None or timestamp - difference > previous
+            self._aggregate(record, timestamp - difference, None if is_empty else left, timestamp)
         if not has_right and right is not None and right[1] > timestamp:
-            self._open_right(record, right)
+            self._open_right(record, *right)
 
     def early(self, key: Any, value: Any, timestamp: int, headers: Headers | None, observed: int) -> None:
         """A record in the first ``time_difference_ms`` of time: it lies in the window that starts at 0."""
         record = (key, value, timestamp, headers, observed)
-        rows, again = self._rows(key, 0, timestamp)
+        rows = list(self._fetch(key, 0, timestamp + 1, False))
         starts = {row[0] for row in rows}
         first = rows[0] if rows and rows[0][0] == 0 else None
         inside = [row for row in rows if 0 < row[0] <= timestamp]
-        for start, aggregate, row_timestamp, *_ in inside:
-            self._aggregate(record, start, aggregate, row_timestamp, again.get(start))
+        for row in inside:
+            self._aggregate(record, *row)
         # the last window that the record lies in holds what is later than it: all of it is right of the record
         last = inside[-1] if inside else first
         if timestamp + 1 not in starts and last is not None and last[2] > timestamp:
-            self._open_right(record, (again.get(last[0]), last[2]))
+            self._open_right(record, last[1], last[2])
         if first is None:
-            self._begin(record, 0)
+            self._aggregate(record, 0, None, timestamp)
             return
         if first[2] < timestamp and first[2] + 1 not in starts:
-            self._begin(record, first[2] + 1)
-        self._aggregate(record, 0, first[1], first[2], again.get(0))
-
-    def _rows(self, key: Any, low: int, timestamp: int) -> tuple[list[Row], dict[int, Any]]:
-        """Windows that start from ``low`` to just behind a record.
-
-        And their aggregates once more, where what they were is needed after the user's function has run.
-        """
-        rows: list[Row] = self._fetch(key, low, timestamp + 1)
-        if not self._send_old and all(row[2] <= timestamp for row in rows):
-            return rows, {}
-        return rows, {row[0]: row[1] for row in self._fetch(key, low, timestamp + 1)}
-
-    def _begin(self, record: tuple[Any, Any, int, Headers | None, int], start: int) -> None:
-        """The record into a window that has no row yet."""
-        old = self._initializer() if self._send_old else None
-        self._aggregate(record, start, self._initializer(), record[2], old)
+            self._aggregate(record, first[2] + 1, None, timestamp)
+        self._aggregate(record, *first)
 
     def _aggregate(
-        self,
-        record: tuple[Any, Any, int, Headers | None, int],
-        start: int,
-        aggregate: Any,
-        row_timestamp: int,
-        old: Any,
+        self, record: tuple[Any, Any, int, Headers | None, int], start: int, raw: bytes | None, row_timestamp: int
     ) -> None:
-        """The record into one window. ``old`` is equal to ``aggregate``, and sent on as what was before."""
+        """The record into one window, whose aggregate is so far what ``raw`` says; None: it begins."""
         key, value, timestamp, headers, observed = record
         end = start + self._difference
+        # sent on as what was before: the aggregate itself may be changed in place
+        old = None
+        if self._send_old:
+            old = self._initializer() if raw is None else self._decode(raw)
+        aggregate = self._initializer() if raw is None else self._decode(raw)
         if end < observed - self._grace:
             self._drop_late(timestamp, f"[{start},{end}]", observed - self._grace, observed)
             return
@@ -333,15 +315,16 @@ class _SlidingUpdates:
         new = self._aggregator(key, value, aggregate)
         self._put(key, new, start, timestamp if new is None else new_timestamp, headers)
         if self._forward is not None:
-            self._forward(Windowed(key, window), new, old if self._send_old else None, True, new_timestamp, headers)
+            self._forward(Windowed(key, window), new, old, True, new_timestamp, headers)
 
-    def _open_right(self, record: tuple[Any, Any, int, Headers | None, int], right: Row) -> None:
+    def _open_right(self, record: tuple[Any, Any, int, Headers | None, int], raw: bytes, row_timestamp: int) -> None:
         """The window that starts just after the record, with what later records have made of it."""
         key, _, timestamp, headers, _ = record
         window = TimeWindow(timestamp + 1, timestamp + 1 + self._difference)
-        self._put(key, right[0], window.start, right[1], headers)
+        aggregate = self._decode(raw)
+        self._put(key, aggregate, window.start, row_timestamp, headers)
         if self._forward is not None:
-            self._forward(Windowed(key, window), right[0], None, True, right[1], headers)
+            self._forward(Windowed(key, window), aggregate, None, True, row_timestamp, headers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from headrace.state.keyvalue import ValueAndTimestamp, ValueTimestampHeaders
 from headrace.state.segments import EXPIRED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from headrace.api.serde import Serde
     from headrace.api.stores import WindowBytesStoreSupplier
@@ -95,6 +95,16 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
             (_start(row_key), decode(raw), timestamp, headers)
             for row_key, (raw, timestamp, headers) in self._of_one(self._encode_key(key), time_from, time_to)
         ]
+
+    def fetch_raw(self, key: K, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, bytes, int]]:
+        """``(window start, bytes for decode, timestamp)`` of a key's windows in a time range: not all may be needed."""
+        found = self._of_one(self._encode_key(key), time_from, time_to, reverse=reverse)
+        return ((_start(row_key), raw, timestamp) for row_key, (raw, timestamp, _) in found)
+
+    @property
+    def decode(self) -> Callable[[bytes], V]:
+        """Gives the value of what :meth:`fetch_raw` found."""
+        return self._decode
 
     def fetch_all_pairs(self, time_from: int, time_to: int) -> list[tuple[Any, ...]]:
         """``(key, window start, value, timestamp, headers)`` of all windows in a time range, in the store's order."""

@@ -24,6 +24,7 @@ from headrace import (
     UnlimitedWindows,
     Windowed,
 )
+from headrace.api.serde import Deserializer
 from headrace.engine.task import TaskState
 from headrace.partitioning import partition_for_key
 from headrace.testing.driver import TopologyTestDriver
@@ -185,6 +186,34 @@ def _texts(kind: str, grouped: KGroupedStream[str, str]) -> KTable[Windowed[str]
         sliding = SlidingWindows.of_time_difference_and_grace(10, 100)
         return grouped.windowed_by(sliding).aggregate(list[str], append, _LISTS)
     return grouped.windowed_by(TimeWindows.of_size_and_grace(10, 100)).aggregate(list[str], append, _LISTS)
+
+
+class Reader(Deserializer[str]):
+    """Counts what it reads."""
+
+    decoded = 0
+
+    def deserialize(self, topic: str, data: bytes | None) -> str | None:
+        self.decoded += 1
+        return None if data is None else data.decode()
+
+
+def test_a_record_decodes_the_sliding_windows_that_it_lies_in_and_one_more() -> None:
+    reader = Reader()
+    serde = Serdes.from_(Serdes.String().serializer, reader)
+    windows = SlidingWindows.of_time_difference_and_grace(20, 100)
+    kept: Materialized[str, str] = Materialized.as_("w").with_value_serde(serde)
+    bench = Bench(
+        _topology(
+            lambda grouped: grouped.windowed_by(windows).aggregate(str, lambda key, value, seen: seen + value, kept)
+        )
+    )
+    count = 100
+    bench.add_values("in", *(("x", 100 + number) for number in range(count)))
+    bench.process()
+    store: Any = bench.task.stores["w"]
+    assert [row for _, row in store.fetch("k", 179, 179)] == [("x" * 21, 199)]
+    assert reader.decoded <= 22 * count
 
 
 def test_windows_of_ones_own() -> None:
