@@ -1,4 +1,4 @@
-"""``headrace cluster``: a real single-node Kafka on this machine, and a schema registry beside it."""
+"""``headrace cluster``: a real Kafka on this machine, of one broker or more, and a schema registry beside it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import FAILED, note, say
-from headrace.testing.cluster import LocalCluster
+from headrace.testing.cluster import ClusterState, LocalCluster
 from headrace.testing.registry import LocalRegistry
 
-app = typer.Typer(
-    help="A real single-node Apache Kafka on this machine, for trying things and for tests.", no_args_is_help=True
-)
+app = typer.Typer(help="A real Apache Kafka on this machine, for trying things and for tests.", no_args_is_help=True)
 
 DataDir = Annotated[Path, typer.Option("--data-dir", help="Where it keeps its data; one cluster per directory.")]
 _DEFAULT_DIR = Path(".headrace") / "cluster"
@@ -22,18 +20,26 @@ _DEFAULT_DIR = Path(".headrace") / "cluster"
 @app.command()
 def up(
     data_dir: DataDir = _DEFAULT_DIR,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port for clients; else any free one.")] = None,
-    heap: Annotated[int, typer.Option(min=256, help="Maximum heap of the broker in MiB.")] = 768,
+    brokers: Annotated[
+        int | None, typer.Option(min=1, max=9, help="How many brokers; else as many as the directory holds, or one.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the first broker; else any free one.")
+    ] = None,
+    kafka_version: Annotated[
+        str | None, typer.Option(help="Release of Apache Kafka, 3.9.1 or newer; else the last start's, or the current.")
+    ] = None,
+    heap: Annotated[int, typer.Option(min=256, help="Maximum heap of each broker in MiB.")] = 768,
     registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
     registry_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port of the registry; else any free one.")
     ] = None,
 ) -> None:
     """Start it and wait until it answers; prints its address. One that runs already is left as it is."""
-    cluster = LocalCluster(data_dir, port=port, heap_mb=heap, log=note)
+    cluster = LocalCluster(data_dir, brokers=brokers, port=port, version=kafka_version, heap_mb=heap, log=note)
     running = cluster.state()
     state = cluster.start()
-    note(f"{'already running' if running else 'started'}: process {state.pid}, data in {cluster.data_dir}")
+    note(f"{'already running' if running == state else 'started'}: {_processes(state)}, data in {cluster.data_dir}")
     say(state.bootstrap_servers)
     if registry or registry_port is not None:
         beside = _registry(data_dir, registry_port)
@@ -64,9 +70,11 @@ def status(data_dir: DataDir = _DEFAULT_DIR) -> None:
     registry = _registry(data_dir).state()
     if state is not None:
         say(
-            f"running at {state.bootstrap_servers}, process {state.pid}, Apache Kafka {state.kafka_version},"
+            f"running at {state.bootstrap_servers}, {_processes(state)}, Apache Kafka {state.kafka_version},"
             f" data in {cluster.data_dir}"
         )
+        if len(state.brokers) < len(cluster.brokers):
+            say(f"{len(cluster.brokers) - len(state.brokers)} of {len(cluster.brokers)} brokers do not run")
     else:
         say(f"no cluster is running in {cluster.data_dir}")
     if registry is not None:
@@ -75,6 +83,10 @@ def status(data_dir: DataDir = _DEFAULT_DIR) -> None:
         )
     if state is None:
         raise typer.Exit(FAILED)
+
+
+def _processes(state: ClusterState) -> str:
+    return f"process{'es' if len(state.pids) > 1 else ''} {', '.join(map(str, state.pids))}"
 
 
 def _registry(data_dir: Path, port: int | None = None) -> LocalRegistry:

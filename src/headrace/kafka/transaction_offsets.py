@@ -19,13 +19,16 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from confluent_kafka import KafkaError, Producer, cimpl
+from confluent_kafka import KafkaError, cimpl
 from confluent_kafka import KafkaException as ClientException
 
 from headrace.errors import IllegalStateException
+from headrace.kafka.errors import ClosedClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from confluent_kafka import Producer
 
     from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 
@@ -76,7 +79,10 @@ _free_error = _function("rd_kafka_error_destroy", None, _pointer)
 
 
 def send_offsets_to_transaction(
-    client: Producer, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupIdentity, timeout_s: float
+    client: Producer | ClosedClient,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group: GroupIdentity,
+    timeout_s: float,
 ) -> None:
     """``Producer.send_offsets_to_transaction`` with metadata as it is. Other threads go on meanwhile.
 
@@ -90,7 +96,7 @@ def send_offsets_to_transaction(
         confluent_kafka.KafkaException: As the client's own method raises it.
         IllegalStateException: The producer was closed.
     """
-    if not isinstance(client, Producer):
+    if isinstance(client, ClosedClient):
         raise IllegalStateException("the producer is closed")
     handle = _pointer.from_address(id(client) + object.__basicsize__)
     texts = [(tp.topic.encode(), entry.metadata.encode()) for tp, entry in offsets.items()]

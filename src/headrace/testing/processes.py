@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from headrace.errors import KafkaException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 HOST: Final = "127.0.0.1"
 _LEAST_JAVA: Final = 17
@@ -103,15 +103,8 @@ class Program(Generic[State]):
             self._child.poll()
         return state if state.is_alive() else None
 
-    def start(
-        self,
-        command: Sequence[str],
-        log_file: Path,
-        described: Callable[[int, str], State],
-        ready: Callable[[str], bool],
-        timeout_s: float,
-    ) -> State:
-        """Start it and wait until it answers.
+    def launch(self, command: Sequence[str], log_file: Path, described: Callable[[int, str], State]) -> State:
+        """Start it; :meth:`wait` waits until it answers.
 
         It has a session of its own: Ctrl-C at the terminal reaches its owner, which stops it in order.
 
@@ -119,11 +112,6 @@ class Program(Generic[State]):
             command: Program and arguments.
             log_file: Takes its output.
             described: Makes the state of process id and start mark.
-            ready: Told its output so far; True when it answers.
-            timeout_s: How long to wait.
-
-        Raises:
-            ClusterError: It ended, or did not answer in time. Nothing is left running.
         """
         self._state_file.unlink(missing_ok=True)
         with log_file.open("wb") as out:
@@ -140,12 +128,27 @@ class Program(Generic[State]):
         scratch = self._state_file.with_name(f"{self._state_file.name}.new")
         scratch.write_text(json.dumps(asdict(state)), encoding="utf-8")
         scratch.replace(self._state_file)
+        return state
+
+    def wait(self, log_file: Path, ready: Callable[[str], bool], timeout_s: float) -> None:
+        """Wait until what :meth:`launch` started answers.
+
+        Args:
+            log_file: Has its output.
+            ready: Told its output so far; True when it answers.
+            timeout_s: How long to wait, in seconds.
+
+        Raises:
+            ClusterError: It ended, or did not answer in time. Nothing is left running.
+        """
+        child = self._child
+        if child is None:
+            raise ClusterError(f"{self._what} was not started here")
         try:
             self._await_ready(child, log_file, ready, timeout_s)
         except BaseException:
             self.stop(30.0)
             raise
-        return state
 
     def stop(self, timeout_s: float) -> bool:
         """Stop it, whichever process started it; killed after ``timeout_s``. Returns whether one was running."""
@@ -312,18 +315,20 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_port(avoid: int | None = None) -> int:
-    """A port that no program listens on, other than ``avoid``."""
+def free_port(avoid: Collection[int] = ()) -> int:
+    """A port that no program listens on, other than those of ``avoid``."""
     while True:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.bind((HOST, 0))
             port = int(probe.getsockname()[1])
-        if port != avoid:
+        if port not in avoid:
             return port
 
 
-def choose_port(wanted: int | None, before: int | None) -> int:
+def choose_port(wanted: int | None, before: int | None, avoid: Collection[int] = ()) -> int:
     """``wanted``, which must be free; else the one of ``before`` when it is free, else any free one.
+
+    Ports of ``avoid`` are taken by others that have not started yet.
 
     Raises:
         ClusterError: ``wanted`` is taken.
@@ -334,7 +339,7 @@ def choose_port(wanted: int | None, before: int | None) -> int:
                 f"port {wanted} on {HOST} is taken by another program: name another port, or none to get a free one"
             )
         return wanted
-    return before if before is not None and is_free(before) else free_port()
+    return before if before is not None and before not in avoid and is_free(before) else free_port(avoid)
 
 
 def short_digest(data: bytes) -> str:

@@ -178,13 +178,11 @@ class LocalRegistry:
             "-jar",
             str(runner),
         ]
-        return self._program.start(
-            command,
-            self.log_file,
-            lambda pid, start: RegistryState(pid, start, port, REGISTRY_VERSION),
-            lambda _: _answers(port),
-            timeout_s,
+        state = self._program.launch(
+            command, self.log_file, lambda pid, start: RegistryState(pid, start, port, REGISTRY_VERSION)
         )
+        self._program.wait(self.log_file, lambda _: _answers(port), timeout_s)
+        return state
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stops the registry of this data directory, whichever process started it. Returns whether one was running."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cluster.course_revenue.product import OutputWatch, Product, wait_until
 
-from headrace.testing.cluster import jars_directory
+from headrace.testing.broker import jars_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

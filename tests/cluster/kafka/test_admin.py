@@ -22,7 +22,7 @@ from headrace.errors import (
 from headrace.kafka import NewTopic, RecordProducer, TopicAdmin
 from headrace.kafka.group_client import group_client_config
 from headrace.records import OffsetAndMetadata, TaskId, TopicPartition
-from headrace.testing.cluster import jars_directory
+from headrace.testing.broker import jars_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.testing import cluster as module
-from headrace.testing.cluster import ClusterState, LocalCluster, jars_directory
+from headrace.testing.broker import KAFKA_VERSION, BrokerState, jars_directory
+from headrace.testing.cluster import LocalCluster
 from headrace.testing.processes import ClusterError, process_start
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 def write_state(data_dir: Path, process: subprocess.Popen[bytes], start: str | None = None) -> None:
     mark = start or process_start(process.pid) or ""
-    state = ClusterState(process.pid, mark, 1, 2, module.KAFKA_VERSION)
+    state = BrokerState(process.pid, mark, 1, 2, KAFKA_VERSION)
     (data_dir / "cluster.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
 
 
@@ -48,7 +48,7 @@ def test_another_process_finds_and_stops_what_runs(tmp_path: Path, sleeper: subp
     cluster = LocalCluster(tmp_path)
     state = cluster.state()
     assert state is not None
-    assert state.pid == sleeper.pid
+    assert state.pids == [sleeper.pid]
     assert cluster.stop() is True
     assert sleeper.wait(timeout=5) != 0
     assert cluster.state() is None
