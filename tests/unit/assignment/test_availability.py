@@ -147,7 +147,8 @@ def test_tasks_with_state_move_no_more_than_balance_asks_for(world: World) -> No
     owned = sorted((len(state.owned & world.stateful) for state in members.values()), reverse=True)
     fewest = sum(max(0, count - base - (place < extra)) for place, count in enumerate(owned))
     world.settle(rounds=60)
-    assert len(world.moved & running) <= fewest
+    # a task that nobody runs may begin where its state is, and may then change places with another
+    assert len(world.moved & world.stateful) <= fewest + len(world.stateful - running)
 
 
 @given(worlds())
