@@ -21,10 +21,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.cluster)
 
 
+STREAMS_GROUPS = {
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.heartbeat.interval.ms": "300",
+    "group.streams.min.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "100",
+}
+"""Under the streams protocol these are the brokers' settings, not the members'."""
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A broker of this session's own; tests that stop or kill a broker make one themselves."""
-    with LocalCluster(tmp_path_factory.mktemp("kafka"), log=print) as running:
+    with LocalCluster(tmp_path_factory.mktemp("kafka"), settings=STREAMS_GROUPS, log=print) as running:
         yield running
 
 

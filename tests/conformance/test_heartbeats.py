@@ -53,12 +53,9 @@ def test_the_topology_in_the_heartbeat_is_javas(at: int) -> None:
 
 
 def _json(part: Any) -> Any:
-    if isinstance(part, list):
-        items: list[Any] = part
-        return [_json(item) for item in items]
-    if not hasattr(part, "fields"):
-        return part
-    return {_camel(name): _json(getattr(part, name)) for name in part.fields}
+    if hasattr(part, "fields"):
+        return {_camel(name): _json(getattr(part, name)) for name in part.fields}
+    return [_json(item) for item in part] if hasattr(part, "append") else part
 
 
 def _camel(name: str) -> str:

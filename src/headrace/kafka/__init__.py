@@ -25,6 +25,7 @@ from headrace.kafka.membership import (
     TaskOffsets,
 )
 from headrace.kafka.producer import RecordProducer
+from headrace.kafka.streams import StreamsMembership
 
 __all__ = [
     "Assigned",
@@ -44,6 +45,7 @@ __all__ = [
     "Revoked",
     "SendFailedException",
     "ShutdownRequested",
+    "StreamsMembership",
     "TaskOffsets",
     "TopicAdmin",
 ]

@@ -1,7 +1,8 @@
-"""The one place that touches kafka-python beyond its errors: its group coordinator, network client and admin client.
+"""Classic groups by kafka-python: its group coordinator, network client and admin client.
 
 ``BaseCoordinator`` and ``KafkaNetClient`` are half internal, so the version is pinned to one minor release and their
-use stays in this file, with its own tests (``tests/cluster/kafka/test_group_client.py``).
+use stays in this file, ``coordinator_link`` and ``streams_connection``, with tests of their own
+(``tests/cluster/kafka/test_group_client.py``).
 
 Threads: ``GroupCoordinator`` runs on kafka-python's IO thread, which also runs the ``GroupListener``'s methods: they
 must return at once. The methods of ``GroupConnection`` belong to the stream thread; those that wait say so.
@@ -22,12 +23,12 @@ from kafka import KafkaAdminClient as UntypedAdminClient
 from kafka import admin as untyped_admin
 from kafka import structs as untyped_structs
 from kafka.coordinator.base import BaseCoordinator
-from kafka.net.compat import KafkaNetClient as UntypedNetClient
 from kafka.protocol.consumer import group as untyped_group
 from kafka.protocol.consumer import metadata as untyped_metadata
 
 from headrace.assignment import GroupMember, MemberAssignment
 from headrace.errors import ConfigException, TaskMigratedException, TimeoutException
+from headrace.kafka.coordinator_link import RETRY_PAUSE_S, STOP_TIMEOUT_MS, CoordinatorLink
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 
@@ -39,12 +40,10 @@ log = logging.getLogger(__name__)
 # kafka-python's annotations are partial and differ from what it does; here it is taken as untyped.
 _admin: Any = untyped_admin
 KafkaAdminClient: Any = UntypedAdminClient
-KafkaNetClient: Any = UntypedNetClient
 MemberToRemove: Any = _admin.MemberToRemove
 ClientPartition: Any = untyped_structs.TopicPartition
 ClientOffsetAndMetadata: Any = untyped_structs.OffsetAndMetadata
 OffsetFetchRequest: Any = untyped_group.OffsetFetchRequest
-OffsetCommitRequest: Any = untyped_group.OffsetCommitRequest
 LeaveGroupRequest: Any = untyped_group.LeaveGroupRequest
 ConsumerProtocolAssignment: Any = untyped_metadata.ConsumerProtocolAssignment
 ConsumerProtocolSubscription: Any = untyped_metadata.ConsumerProtocolSubscription
@@ -54,8 +53,6 @@ _SUBSCRIPTION_VERSION = 2  # owned partitions and generation
 _ASSIGNMENT_VERSION = 1
 _COMMIT_VERSION = 8  # by topic name; version 10 wants topic ids
 _FETCH_VERSION = 8  # several groups, by topic name
-_RETRY_PAUSE_S = 0.05
-_LEAVE_TIMEOUT_MS = 5_000
 _ANSWER_TIMEOUT_MS = 5_000
 
 _CLIENT_SETTINGS: Mapping[str, str] = {
@@ -212,7 +209,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
             raise
 
 
-class GroupConnection:
+class GroupConnection(CoordinatorLink):
     """A coordinator with its network client and IO thread, as the stream thread uses it.
 
     Args:
@@ -233,20 +230,13 @@ class GroupConnection:
         listener: GroupListener,
         connect_timeout_ms: int = 30_000,
     ) -> None:
+        super().__init__(
+            client_config,
+            connect_timeout_ms,
+            lambda client, version: GroupCoordinator(client, listener, **settings._asdict(), api_version=version),
+            _COMMIT_VERSION,
+        )
         self._settings = settings
-        self._client: Any = KafkaNetClient(**client_config)
-        self._manager: Any = self._client._manager
-        self._client._net.start()
-        try:
-            self._manager.bootstrap(connect_timeout_ms)
-            self._coordinator: Any = GroupCoordinator(
-                self._client, listener, **settings._asdict(), api_version=self._manager.broker_version
-            )
-        except Exception as error:
-            self._stop()
-            raise translate_group_error(
-                error, f"connecting to {', '.join(client_config['bootstrap_servers'])}"
-            ) from error
         self._join: Any = None
         self._closed = False
 
@@ -291,63 +281,38 @@ class GroupConnection:
                 self._settings.group_instance_id,
             )
 
-    def commit(
+    def _as_now(
         self,
+        error: Exception,
         identity: GroupIdentity,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        timeout_s: float,
         newest: Callable[[], GroupIdentity | None],
-    ) -> None:
-        """Commit offsets as ``identity``; waits for the answer.
+        doing: str,
+    ) -> GroupIdentity | None:
+        """See ``CoordinatorLink``. A rebalance is waited out, with the generation asked for anew each time.
 
-        A moving coordinator is looked up again. A rebalance is waited out, with the generation asked for anew each
-        time: ``REBALANCE_IN_PROGRESS`` comes between JoinGroup and SyncGroup, ``ILLEGAL_GENERATION`` when the answer to
-        our JoinGroup is still on its way.
-
-        Args:
-            identity: under which the offsets were read.
-            offsets: what to commit.
-            timeout_s: how long to wait for such transactions; a slow broker's answer is waited for a few seconds more.
-            newest: the identity of now, or None when the member fell out since: a generation it may have joined
-                meanwhile is not the one that these offsets are of.
-
-        Raises:
-            TaskMigratedException, TimeoutException, AuthorizationException, StreamsException: see ``Membership``.
+        ``REBALANCE_IN_PROGRESS`` comes between JoinGroup and SyncGroup, ``ILLEGAL_GENERATION`` when the answer to our
+        JoinGroup is still on its way.
         """
-        deadline = time.monotonic() + timeout_s
-        doing = f"committing offsets of group {self._settings.group_id} (generation {identity.generation})"
-        while True:
-            left_ms = max((deadline - time.monotonic()) * 1000, 1)
-            try:
-                self._manager.run(self._commit_once, identity, offsets, left_ms)
-            except kp.KafkaError as error:
-                rebalance = isinstance(error, (kp.RebalanceInProgressError, kp.IllegalGenerationError))
-                if rebalance:
-                    now = newest()
-                    if now is None:
-                        raise TaskMigratedException(
-                            f"{doing} failed: {error}, and this member fell out of the group meanwhile; its tasks may "
-                            "run elsewhere, nothing of them is committed"
-                        ) from error
-                    rebalance = now.member_id == identity.member_id and (
-                        now.generation > identity.generation
-                        or self.generation_in_doubt()
-                        or isinstance(error, kp.RebalanceInProgressError)
-                    )
-                    if rebalance and now.generation >= 0:
-                        identity = now
-                if rebalance or isinstance(error, kp.RetriableError):
-                    if time.monotonic() + _RETRY_PAUSE_S >= deadline:
-                        raise TimeoutException(
-                            f"{doing}: no outcome within {timeout_s} s: {error}. It may be tried again"
-                        ) from error
-                    time.sleep(_RETRY_PAUSE_S)
-                    continue
-                if isinstance(error, (kp.UnknownMemberIdError, kp.IllegalGenerationError)):
-                    self._reset_if_still(identity, keep_id=isinstance(error, kp.IllegalGenerationError))
-                raise translate_group_error(error, doing) from error
-            else:
-                return
+        if not isinstance(error, (kp.RebalanceInProgressError, kp.IllegalGenerationError)):
+            return super()._as_now(error, identity, newest, doing)
+        now = newest()
+        if now is None:
+            raise TaskMigratedException(
+                f"{doing} failed: {error}, and this member fell out of the group meanwhile; its tasks may run "
+                "elsewhere, nothing of them is committed"
+            ) from error
+        rebalance = now.member_id == identity.member_id and (
+            now.generation > identity.generation
+            or self.generation_in_doubt()
+            or isinstance(error, kp.RebalanceInProgressError)
+        )
+        if not rebalance:
+            return super()._as_now(error, identity, newest, doing)
+        return now if now.generation >= 0 else identity
+
+    def _refused(self, error: Exception, identity: GroupIdentity) -> None:
+        if isinstance(error, (kp.UnknownMemberIdError, kp.IllegalGenerationError)):
+            self._reset_if_still(identity, keep_id=isinstance(error, kp.IllegalGenerationError))
 
     def leave(self, reason: str) -> None:
         """Leave the group, static or not; waits up to 5 s for the answer, and ends the generation either way."""
@@ -378,62 +343,9 @@ class GroupConnection:
             if self.identity() == identity:
                 self._coordinator.reset_generation(identity.member_id if keep_id else "")
 
-    def _stop(self) -> None:
-        # The IO thread first: what is closed after is then touched by one thread only.
-        self._client._net.stop(timeout_ms=_LEAVE_TIMEOUT_MS)
-        self._client.close()
-
-    def _free_node(self) -> int:
-        """The coordinator's broker, over the connection that is not the coordinator's own.
-
-        Brokers answer the requests of one connection in order, and hold a JoinGroup until every member has joined: what
-        is sent after it on the same connection waits as long. kafka-python gives the coordinator's own a made-up node.
-        """
-        node = int(str(self._coordinator.coordinator_id).removeprefix("coordinator-"))
-        if self._manager.cluster.broker_metadata(node) is None:
-            self._manager.cluster.request_update()
-            raise kp.CoordinatorNotAvailableError(node)
-        return node
-
-    async def _commit_once(
-        self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
-    ) -> None:
-        coordinator = self._coordinator
-        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=timeout_ms):
-            raise kp.CoordinatorNotAvailableError
-        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
-        partition_type = topic_type.OffsetCommitRequestPartition
-        by_topic: dict[str, list[Any]] = {}
-        for tp, entry in offsets.items():
-            by_topic.setdefault(tp.topic, []).append(
-                partition_type(
-                    partition_index=tp.partition,
-                    committed_offset=entry.offset,
-                    committed_leader_epoch=-1,
-                    committed_metadata=entry.metadata,
-                )
-            )
-        request = OffsetCommitRequest(
-            max_version=_COMMIT_VERSION,
-            group_id=identity.group_id,
-            generation_id_or_member_epoch=identity.generation,
-            member_id=identity.member_id,
-            group_instance_id=identity.group_instance_id,
-            topics=[topic_type(name=topic, partitions=partitions) for topic, partitions in by_topic.items()],
-        )
-        response = await self._manager.wait_for(self._manager.send(request, node_id=self._free_node()), timeout_ms)
-        for topic, partitions in response.topics:
-            for partition, code in partitions:
-                error_type = kp.for_code(code)
-                if error_type is kp.NoError:
-                    continue
-                if error_type in (kp.NotCoordinatorError, kp.CoordinatorNotAvailableError):
-                    coordinator.coordinator_dead(error_type())
-                raise error_type(f"{topic}-{partition}")
-
     async def _leave_once(self, identity: GroupIdentity, reason: str) -> None:
         coordinator = self._coordinator
-        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=_LEAVE_TIMEOUT_MS):
+        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=STOP_TIMEOUT_MS):
             raise kp.CoordinatorNotAvailableError
         request = LeaveGroupRequest(
             group_id=identity.group_id,
@@ -444,9 +356,7 @@ class GroupConnection:
                 )
             ],
         )
-        response = await self._manager.wait_for(
-            self._manager.send(request, node_id=self._free_node()), _LEAVE_TIMEOUT_MS
-        )
+        response = await self._manager.wait_for(self._manager.send(request, node_id=self._free_node()), STOP_TIMEOUT_MS)
         for code in (response.error_code, *(member.error_code for member in response.members or ())):
             error_type = kp.for_code(code)
             if error_type is not kp.NoError:
@@ -525,11 +435,11 @@ class GroupAdmin:
                     raise translate_group_error(error, doing) from error
                 if isinstance(error, (kp.NotCoordinatorError, kp.CoordinatorNotAvailableError)):
                     self._admin._manager.cluster._coordinators.clear()  # else the old one is asked again and again
-                if time.monotonic() + _RETRY_PAUSE_S >= deadline:
+                if time.monotonic() + RETRY_PAUSE_S >= deadline:
                     raise TimeoutException(
                         f"{doing}: not known within {timeout_s} s: {error}. It may be tried again"
                     ) from error
-                time.sleep(_RETRY_PAUSE_S)
+                time.sleep(RETRY_PAUSE_S)
             else:
                 return dict(found)
 

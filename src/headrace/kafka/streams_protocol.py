@@ -117,6 +117,7 @@ class HeartbeatAnswer(NamedTuple):
         epoch: the member's from now on.
         interval_ms: until the next heartbeat.
         offset_interval_ms: between two reports of offsets.
+        acceptable_lag: records that a warm-up task may lack and still become active; -1 if the brokers do not say.
         statuses: pairs of number and text.
         tasks: what the member is to own.
         description_wanted: the brokers ask for the ``TopologyDescription``.
@@ -129,6 +130,7 @@ class HeartbeatAnswer(NamedTuple):
     epoch: int
     interval_ms: int
     offset_interval_ms: int
+    acceptable_lag: int
     statuses: tuple[tuple[int, str], ...] | None
     tasks: TaskSets | None
     description_wanted: bool
@@ -190,6 +192,7 @@ def heartbeat_answer(response: Any) -> HeartbeatAnswer:
         int(response.member_epoch),
         int(response.heartbeat_interval_ms),
         int(response.task_offset_interval_ms),
+        int(response.acceptable_recovery_lag),
         statuses,
         tasks,
         bool(response.topology_description_required),

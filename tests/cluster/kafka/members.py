@@ -6,60 +6,35 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from headrace import Consumed, Materialized, Serdes, StreamsBuilder
 from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscription
 from headrace.assignment.wire import LATEST_VERSION
-from headrace.kafka import Assigned, ClassicMembership, Lost, MembershipEvent, Revoked
+from headrace.kafka import Assigned, ClassicMembership, Lost, MembershipEvent, Revoked, StreamsMembership
 from headrace.kafka.admin import TopicAdmin
 from headrace.records import TaskId, TopicPartition
+from headrace.topology.group import group_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from headrace.kafka import Membership
+    from headrace.records import HostInfo
+
+
+def partition_count(bootstrap: str, topic: str) -> int:
+    """Of a topic that was just made."""
+    admin = TopicAdmin({"bootstrap.servers": bootstrap})
+    while not (counts := admin.partition_counts([topic])):
+        time.sleep(0.02)  # a new topic is not known at once
+    admin.close()
+    return counts[topic]
 
 
 class Member:
     """Closes what is revoked at once unless ``hold_revoked``; keeps every event it saw."""
 
-    def __init__(
-        self,
-        bootstrap: str,
-        group: str,
-        topic: str,
-        *,
-        session_timeout_ms: int = 6_000,
-        heartbeat_interval_ms: int = 300,
-        max_poll_interval_ms: int = 60_000,
-        group_instance_id: str | None = None,
-        fingerprint: bytes = b"",
-        version: int = LATEST_VERSION,
-    ) -> None:
-        config = {"bootstrap.servers": bootstrap}
-        admin = TopicAdmin(config)
-        while not (counts := admin.partition_counts([topic])):
-            time.sleep(0.02)  # a new topic is not known at once
-        admin.close()
-        self.process_id = uuid.uuid4().bytes
-        self.fingerprint = fingerprint
-        reads = {TaskId(0, number): [TopicPartition(topic, number)] for number in range(counts[topic])}
-        self.membership = ClassicMembership(
-            config,
-            group,
-            f"{group}-client",
-            session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            max_poll_interval_ms=max_poll_interval_ms,
-            group_instance_id=group_instance_id,
-            topics=lambda: [topic],
-            subscription_userdata=lambda claims: encode_subscription(
-                SubscriptionInfo(
-                    self.process_id,
-                    claims.owned,
-                    fingerprint=self.fingerprint,
-                    request=claims.request,
-                    version=min(version, claims.version),
-                )
-            ),
-            assignor=TaskAssignor(reads),
-        )
+    def __init__(self, membership: Membership) -> None:
+        self.membership = membership
         self.tasks: set[TaskId] = set()
         self.partitions: set[TopicPartition] = set()
         self.events: list[MembershipEvent] = []
@@ -90,6 +65,77 @@ class Member:
 
     def count(self, kind: type[MembershipEvent]) -> int:
         return sum(isinstance(event, kind) for event in self.events)
+
+
+def classic_member(
+    bootstrap: str,
+    group: str,
+    topic: str,
+    *,
+    session_timeout_ms: int = 6_000,
+    heartbeat_interval_ms: int = 300,
+    max_poll_interval_ms: int = 60_000,
+    group_instance_id: str | None = None,
+    fingerprint: bytes = b"",
+    version: int = LATEST_VERSION,
+) -> Member:
+    """A member of a classic group that reads a topic, a task for each partition."""
+    process_id = uuid.uuid4().bytes
+    tasks = {TaskId(0, number): [TopicPartition(topic, number)] for number in range(partition_count(bootstrap, topic))}
+    return Member(
+        ClassicMembership(
+            {"bootstrap.servers": bootstrap},
+            group,
+            f"{group}-client",
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            group_instance_id=group_instance_id,
+            topics=lambda: [topic],
+            subscription_userdata=lambda claims: encode_subscription(
+                SubscriptionInfo(
+                    process_id,
+                    claims.owned,
+                    fingerprint=fingerprint,
+                    request=claims.request,
+                    version=min(version, claims.version),
+                )
+            ),
+            assignor=TaskAssignor(tasks),
+        )
+    )
+
+
+def streams_member(
+    bootstrap: str,
+    group: str,
+    topic: str,
+    *,
+    max_poll_interval_ms: int = 60_000,
+    group_instance_id: str | None = None,
+    host: HostInfo | None = None,
+    store: str | None = None,
+) -> Member:
+    """A member of a streams group that reads a topic, a task for each partition, with a store if one is named."""
+    builder = StreamsBuilder()
+    lines = builder.stream(topic, Consumed.with_(Serdes.String(), Serdes.String()))
+    if store is None:
+        lines.to(f"{topic}-copy")
+    else:
+        lines.group_by_key().count(Materialized.as_(store))
+    return Member(
+        StreamsMembership(
+            {"bootstrap.servers": bootstrap},
+            group,
+            f"{group}-client",
+            process_id=str(uuid.uuid4()),
+            topology=group_topology(builder.build().build(group), -1),
+            partitions=lambda task: [TopicPartition(topic, task.partition)],
+            max_poll_interval_ms=max_poll_interval_ms,
+            group_instance_id=group_instance_id,
+            host=host,
+        )
+    )
 
 
 def drive(members: Sequence[Member], until: Callable[[], bool], timeout_s: float = 20.0) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster.kafka.members import Member, drive
+from cluster.kafka.members import classic_member, drive
 from confluent_kafka import Producer
 
 from headrace.errors import (
@@ -97,7 +97,7 @@ def test_a_group_with_members_is_described_and_protected(
     admin: TopicAdmin, topic_factory: TopicFactory, bootstrap_servers: str, unique: Callable[[str], str]
 ) -> None:
     topic, group = topic_factory("in", 4), unique("group")
-    member = Member(bootstrap_servers, group, topic)
+    member = classic_member(bootstrap_servers, group, topic)
     member.membership.start()
     drive([member], lambda: len(member.tasks) == 4)
     described = admin.describe_group(group)
@@ -116,7 +116,7 @@ def test_kafkas_own_tool_shows_the_members_partitions(
     topic_factory: TopicFactory, bootstrap_servers: str, unique: Callable[[str], str]
 ) -> None:
     topic, group = topic_factory("in", 4), unique("group")
-    members = [Member(bootstrap_servers, group, topic) for _ in range(2)]
+    members = [classic_member(bootstrap_servers, group, topic) for _ in range(2)]
     for member in members:
         member.membership.start()
     drive(members, lambda: all(len(member.tasks) == 2 for member in members))

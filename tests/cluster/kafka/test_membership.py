@@ -6,11 +6,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster.kafka.members import Member, drive
+from cluster.kafka.members import Member, classic_member, drive
 
 from headrace.errors import StreamsException, TaskMigratedException, TimeoutException
 from headrace.kafka import (
     Assigned,
+    ClassicMembership,
     FencedInstanceIdException,
     Lost,
     RecordConsumer,
@@ -44,7 +45,7 @@ def join(bootstrap_servers: str, group: str, topic: str) -> Iterator[Callable[..
     made: list[Member] = []
 
     def make(**options: object) -> Member:
-        member = Member(bootstrap_servers, group, topic, **options)  # type: ignore[arg-type]  # named options of Member
+        member = classic_member(bootstrap_servers, group, topic, **options)  # type: ignore[arg-type]  # named options of classic_member
         made.append(member)
         member.membership.start()
         return member
@@ -212,6 +213,7 @@ def test_a_stale_generation_cannot_commit(
     with pytest.raises(TaskMigratedException, match="UNKNOWN_MEMBER_ID"):
         producer.send_offsets(offsets, stale._replace(member_id="nobody"))
     producer.abort_transaction()
+    assert isinstance(first.membership, ClassicMembership)
     assert first.membership._connection is not None
     with pytest.raises(TaskMigratedException):
         first.membership._connection.commit(stale._replace(member_id="nobody"), offsets, 10, first.membership.identity)

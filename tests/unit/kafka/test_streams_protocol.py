@@ -96,6 +96,7 @@ def test_an_answer_is_read_in_both_versions(version: int) -> None:
         4,
         5_000,
         60_000,
+        2 if version else -1,
         ((5, "wait"),),
         TaskSets(frozenset({TaskId(0, 1), TaskId(0, 2)}), frozenset({TaskId(1, 0)})),
         version == 1,

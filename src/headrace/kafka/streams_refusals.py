@@ -1,0 +1,85 @@
+"""What the brokers of a streams group refuse, or say of it, in sentences that name what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.errors import StreamsException, UnsupportedVersionException
+from headrace.kafka.errors import FencedInstanceIdException, translate_code
+from headrace.kafka.streams_protocol import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.errors import KafkaException
+
+UNSUPPORTED = (
+    "the brokers do not have the streams group protocol: it needs Kafka 4.2 or newer with the feature "
+    "streams.version=1 (kafka-features upgrade --feature streams.version=1). Or set group.protocol=classic"
+)
+"""What a cluster without the protocol means."""
+
+_FENCED_INSTANCE_ID, _UNRELEASED_INSTANCE_ID = 82, 111
+_UNSUPPORTED_VERSION = 35
+_OTHER_TOPOLOGY = "Topology updates are not supported yet"
+
+_STATUSES: Mapping[int, str] = {
+    Status.STALE_TOPOLOGY: "the group has a newer topology than this instance: upgrade it",
+    Status.MISSING_SOURCE_TOPICS: "source topics do not exist, create them",
+    Status.INCORRECTLY_PARTITIONED_TOPICS: (
+        "topics do not have the partitions that the topology needs. Joined topics need the same number: repartition "
+        "one of the streams; after a change of partition counts a rebuild is needed (headrace reset, then start)"
+    ),
+    Status.MISSING_INTERNAL_TOPICS: "the brokers are making internal topics",
+    Status.SHUTDOWN_APPLICATION: "the whole application is to end",
+    Status.ASSIGNMENT_DELAYED: "the brokers wait for more members before they assign tasks",
+    Status.MISSING_CLIENT_TAGS: "standby tasks are placed by tags that an instance does not have (client.tag.*)",
+}
+_REFUSALS: Mapping[int, tuple[str, str]] = {
+    23: (
+        "INCONSISTENT_GROUP_PROTOCOL",
+        "the group has members of another kind: stop them, or use another application.id",
+    ),
+    42: ("INVALID_REQUEST", "the brokers do not accept what this instance says"),
+    69: (
+        "GROUP_ID_NOT_FOUND",
+        "the group is of another kind (group.protocol=classic, or consumers): stop it, or use another application.id",
+    ),
+    81: ("GROUP_MAX_SIZE_REACHED", "the group has as many members as the brokers allow (group.streams.max.size)"),
+    130: ("STREAMS_INVALID_TOPOLOGY", "the brokers do not accept the topology"),
+    131: ("STREAMS_INVALID_TOPOLOGY_EPOCH", "the brokers do not accept the topology's epoch"),
+    132: ("STREAMS_TOPOLOGY_FENCED", "the group has a newer topology: upgrade this instance"),
+}
+"""By Kafka's number of an error: its name, and what it means here."""
+
+
+def describe_status(code: int, text: str) -> str:
+    """A sentence for a group's status; ``text`` is the brokers' own, which names topics."""
+    sentence = _STATUSES.get(code, f"status {code}")
+    return f"{sentence}: {text}" if text else sentence
+
+
+def takes_the_instance_id(code: int) -> bool:
+    """Whether the error means that another member has this one's ``group.instance.id``."""
+    return code in (_FENCED_INSTANCE_ID, _UNRELEASED_INSTANCE_ID)
+
+
+def refusal(group: str, instance_id: str | None, code: int, text: str) -> KafkaException:
+    """What the error of a heartbeat means, where the member cannot go on."""
+    if takes_the_instance_id(code):
+        return FencedInstanceIdException(
+            f"group {group}: another member uses group.instance.id={instance_id} ({text}). Give every instance "
+            "its own; one that was killed holds it until the group's streams.session.timeout.ms has passed"
+        )
+    if code == _UNSUPPORTED_VERSION:
+        return UnsupportedVersionException(f"joining group {group}: {UNSUPPORTED}")
+    if _OTHER_TOPOLOGY in text:
+        return StreamsException(
+            f"group {group} runs another topology than this instance: its instances need the same sub-topologies, "
+            "topics, topic settings and joins. Run the same version everywhere, or use another application.id. A group "
+            f"takes a new topology only when it was deleted (kafka-streams-groups --delete). The brokers say: {text}"
+        )
+    if code in _REFUSALS:
+        name, means = _REFUSALS[code]
+        return StreamsException(f"joining group {group} failed: {means} ({name}: {text})")
+    return translate_code(code, f"error {code}", text, f"heartbeat of group {group}")
