@@ -175,9 +175,10 @@ class StreamJoinSide:
                 return
             forward(row.key, joined, row.timestamp, headers)
 
-        times, rows, remove = waiting.times, waiting.all, waiting.remove
+        times, remove = waiting.times, waiting.remove
         windows = self.windows
         left_wait, right_wait = windows.after_ms + windows.grace_ms, windows.before_ms + windows.grace_ms
+        least_wait = min(left_wait, right_wait)
         due_after = left_wait if self.left_side else right_wait
         interval_ms = int(node.app_configs.get(EMIT_INTERVAL_KEY, _EMIT_INTERVAL_MS))
 
@@ -196,7 +197,10 @@ class StreamJoinSide:
             times.min_time = MAX_TIMESTAMP
             given: bytes | None = None
             left_open = right_open = False
-            found = rows()
+            first_open: int | None = None
+            # from then on nothing is due
+            end = stream_time - least_wait
+            found = waiting.before(end)
             while True:
                 try:
                     row = next(found, None)
@@ -204,11 +208,14 @@ class StreamJoinSide:
                     user_error(e, key, value, timestamp, headers)
                     return False
                 if row is None:
+                    reached = waiting.end_of_look(end, left_open, right_open)
+                    times.min_time = times.min_time if reached is None else reached
                     break
                 times.min_time = row.timestamp
                 if left_open and right_open:
                     break
                 if row.timestamp + (left_wait if row.left else right_wait) >= stream_time:
+                    first_open = row.timestamp if first_open is None else first_open
                     left_open, right_open = left_open or row.left, right_open or not row.left
                     continue
                 give(row, headers)
@@ -217,6 +224,7 @@ class StreamJoinSide:
                 given = row.row
             if given is not None:
                 remove(given, timestamp)
+            waiting.none_before(end if first_open is None else first_open)
             return True
 
         return give_closed

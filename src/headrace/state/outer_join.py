@@ -83,12 +83,21 @@ class OuterJoinStore(StoreBase[K, V], Generic[K, V, VO]):
         self._encode_other: Callable[[VO], bytes] = other_value_serde.serializer.bind(topic)
         self._decode_other: Callable[[bytes], VO] = other_value_serde.deserializer.bind(topic)
         self.times = JoinTimes()
+        self._none_before = 0
+        self._latest = [-1, -1]
 
     def start(self) -> None:
         """Find out from which time on records wait, once they are restored."""
         first = next(self.rows.scan(None, None), None)
         if first is not None:
             self.times.min_time = _HEAD.unpack_from(first[0])[0]
+            last = next(self.rows.scan(None, None, reverse=True))
+            self._latest = [_HEAD.unpack_from(last[0])[0]] * 2
+
+    def drop_uncommitted(self) -> None:
+        """See :class:`headrace.state.base.StoreBase`."""
+        super().drop_uncommitted()
+        self._none_before = 0
 
     def put(self, left: bool, key: K, value: Any, timestamp: int) -> None:
         """Let a record wait, beside others of its key, time and side."""
@@ -98,6 +107,10 @@ class OuterJoinStore(StoreBase[K, V], Generic[K, V, VO]):
         values: list[bytes] = [] if former is None else _values(former)
         stored = _joined([*values, bytes((left,)) + raw])
         self.rows.put(row, stored, stored, timestamp)
+        if timestamp > self._latest[left]:
+            self._latest[left] = timestamp
+        if timestamp < self._none_before:
+            self._none_before = timestamp
 
     def discard(self, left: bool, key: K, timestamp: int, now: int) -> None:
         """Let records wait no longer, if there are any of that side, key and time, because they have met one.
@@ -115,7 +128,57 @@ class OuterJoinStore(StoreBase[K, V], Generic[K, V, VO]):
     def all(self) -> Iterator[Waiting]:
         """All that waits, by time, then side (right first), then the key's bytes: a snapshot."""
         self._check_open()
-        for row, stored in self.rows.scan(None, None):
+        return self._waiting(self.rows.scan(None, None))
+
+    def before(self, time: int) -> Iterator[Waiting]:
+        """What waits with a time before ``time``, as :meth:`all` has it."""
+        low = self._none_before
+        return iter(()) if time <= low else self._waiting(self.rows.scan(_start(low), _start(time)))
+
+    def none_before(self, time: int) -> None:
+        """Nothing waits any more with a time before ``time``: what was there need not be looked at again."""
+        self._none_before = max(self._none_before, time)
+
+    def end_of_look(self, time: int, left: bool, right: bool) -> int | None:
+        """Where a look ends that goes on from ``time``, when nothing from there on is due; None when nothing is there.
+
+        A look in Java goes on until it has seen a record of each side that is not due, and to one more. It leaves the
+        time of the last one that it came to, by which it is known when to look again.
+
+        Args:
+            time: All that is looked at has this time or a later one.
+            left: A record of the left side that is not due was seen before.
+            right: The same of the right side.
+        """
+        seen = [right, left]
+        reached: int | None = None
+        low, span = max(time, self._none_before), 1
+        while low <= max(self._latest):
+            if not all(seen) and max(at for at, found in zip(self._latest, seen, strict=True) if not found) < low:
+                # no other record of the side that is missing: the look goes to the end
+                last = self._last_from(low)
+                return reached if last is None else last
+            for row, stored in self.rows.scan(_start(low), _start(low + span)):
+                reached, side = _HEAD.unpack_from(row)
+                for _ in _values(stored):
+                    if all(seen):
+                        return reached
+                    seen[side] = True
+            low, span = low + span, 2 * span
+        return reached
+
+    def _last_from(self, low: int) -> int | None:
+        """The greatest time with which something waits, if not before ``low``."""
+        high, span = max(self._latest) + 1, 1
+        while high > low:
+            found = next(self.rows.scan(_start(max(low, high - span)), _start(high), reverse=True), None)
+            if found is not None:
+                return int(_HEAD.unpack_from(found[0])[0])
+            high, span = high - span, 2 * span
+        return None
+
+    def _waiting(self, rows: Iterator[tuple[bytes, bytes]]) -> Iterator[Waiting]:
+        for row, stored in rows:
             timestamp, side = _HEAD.unpack_from(row)
             key = self._decode_key(row[_HEAD.size :])
             for raw in _values(stored):
@@ -124,6 +187,11 @@ class OuterJoinStore(StoreBase[K, V], Generic[K, V, VO]):
 
     def _row(self, left: bool, key: K, timestamp: int) -> bytes:
         return _HEAD.pack(timestamp, left) + self._key(key)
+
+
+def _start(time: int) -> bytes:
+    """What is less than every row of this time, and greater than those before."""
+    return time.to_bytes(8, "big")
 
 
 @dataclass(frozen=True)

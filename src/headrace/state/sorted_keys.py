@@ -53,7 +53,9 @@ class SortedKeys:
                     insort(keys, key)
             else:
                 new.sort()
+                in_order = not keys or keys[-1] <= new[0]
                 keys.extend(new)
-                keys.sort()
+                if not in_order:
+                    keys.sort()
             new.clear()
         return keys
