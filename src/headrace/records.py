@@ -13,6 +13,13 @@ RawRecord: TypeAlias = tuple[int, int, "bytes | None", "bytes | None", "Headers 
 """``(offset, timestamp in ms, key bytes, value bytes, headers or None)``: a record of one known partition."""
 
 
+class TracedOffset(int):
+    """An offset with the key and value bytes of its record, for whoever may have to say what came in."""
+
+    raw_key: bytes | None
+    raw_value: bytes | None
+
+
 class TopicPartition(NamedTuple):
     """A partition of a topic."""
 

@@ -1,15 +1,18 @@
 """Where dead letters get the bytes of the input record from.
 
 The record in work is known by its offset, which also goes along with what is cached. When somebody may ask for the
-record's bytes, its offset is a :class:`TracedOffset`, which has them; nothing else changes, and nothing is kept where
-nobody asks. As in the Java library the bytes are let go once something made of the record has been sent, for whatever
-still shares its context: the branches beside the one that led to the sink have them still, if an operator on the way
-made a new record. Sources: ``ProcessorRecordContext``, ``RecordCollectorImpl.freeRawInputRecordFromContext`` (4.4).
+record's bytes, its offset is a :class:`~headrace.records.TracedOffset`, which has them; nothing else changes, and
+nothing is kept where nobody asks, or for a cached row that has been sent on. As in the Java library the bytes are let
+go once something made of the record has been sent, for whatever still shares its context: the branches beside the one
+that led to the sink have them still, if an operator on the way made a new record. Sources: ``ProcessorRecordContext``,
+``RecordCollectorImpl.freeRawInputRecordFromContext`` (4.4).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from headrace.records import TracedOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,13 +20,6 @@ if TYPE_CHECKING:
     from headrace.api.engine import Process, ProcessChange, RecordCollector, RecordContext, Send
     from headrace.engine.queues import PartitionQueue
     from headrace.records import Headers
-
-
-class TracedOffset(int):
-    """An offset with the key and value bytes of its record."""
-
-    raw_key: bytes | None
-    raw_value: bytes | None
 
 
 def traced_source(child: Process, record: RecordContext, queue: Callable[[], PartitionQueue]) -> Process:

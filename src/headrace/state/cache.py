@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace.records import TracedOffset
 from headrace.state.sorted_keys import SortedKeys
 
 if TYPE_CHECKING:
@@ -86,6 +87,10 @@ class RecordCache:
             entries.move_to_end(key)
             old = former[2]
             budget.used_bytes += (0 if raw is None else len(raw)) - (0 if old is None else len(old))
+            if former[6].__class__ is not int:
+                budget.used_bytes -= _traced(former)
+        if entry[6].__class__ is not int:
+            budget.used_bytes += _traced(entry)
         while budget.used_bytes > budget.max_bytes and entries:
             self._evict()
 
@@ -123,6 +128,10 @@ class RecordCache:
             del dirty[key]
             entry = entries[key]
             self._flush_row(key, entry)
+            if entry[6].__class__ is not int and entries.get(key) is entry:
+                # nobody can ask any more for the record that wrote it
+                self._budget.used_bytes -= _traced(entry)
+                entry = entries[key] = (*entry[:6], int(entry[6]))
             if entry[2] is None and key not in dirty and entries.get(key) is entry:
                 # a tombstone below answers by itself
                 del entries[key]
@@ -139,4 +148,10 @@ class RecordCache:
 
 def _size(key: bytes, entry: CacheEntry) -> int:
     raw = entry[2]
-    return _ENTRY_OVERHEAD + len(key) + (0 if raw is None else len(raw))
+    return _ENTRY_OVERHEAD + len(key) + (0 if raw is None else len(raw)) + _traced(entry)
+
+
+def _traced(entry: CacheEntry) -> int:
+    """Bytes of the record in whose context the row was written, where they are kept."""
+    offset = entry[6]
+    return len(offset.raw_key or b"") + len(offset.raw_value or b"") if isinstance(offset, TracedOffset) else 0

@@ -7,6 +7,7 @@ import pytest
 from unit.state.harness import World, make_body, make_world, plain, timestamped
 
 from headrace.api.engine import RecordContext
+from headrace.records import TracedOffset
 from headrace.serdes import JsonSerde
 from headrace.state.buffer import BufferedStore
 from headrace.state.cache import UNDECODED, CacheBudget, CacheEntry, RecordCache
@@ -53,6 +54,28 @@ def test_nothing_is_sent_or_logged_before_a_flush_and_then_only_the_last_write(w
     assert (was_dirty, store.cache.dirty) == (True, False)
     store.flush()
     assert len(world.log) == 1
+
+
+def test_bytes_of_input_records_count_until_their_rows_are_sent_and_are_let_go_then() -> None:
+    sent = Sent(1 << 20)
+    offset = TracedOffset(7)
+    offset.raw_key, offset.raw_value = b"k", b"v" * 1000
+    traced: CacheEntry = (UNDECODED, 0, b"1", None, "in", 0, offset)
+    sent.cache.put(b"a", entry(b"1"))
+    plain_bytes = sent.budget.used_bytes
+    for _ in range(2):
+        sent.cache.put(b"a", traced)
+        assert sent.budget.used_bytes == plain_bytes + 1001
+    sent.cache.flush()
+    assert sent.budget.used_bytes == plain_bytes
+    assert sent.cache.entries[b"a"] == (UNDECODED, 0, b"1", None, "in", 0, 7)
+    assert type(sent.cache.entries[b"a"][6]) is int
+    sent.cache.put(b"a", (UNDECODED, 0, None, None, "in", 0, offset))
+    sent.cache.flush()
+    assert sent.budget.used_bytes == 0
+    sent.cache.put(b"a", traced)
+    sent.cache.clear()
+    assert sent.budget.used_bytes == 0
 
 
 def test_an_uncached_store_lets_the_caller_forward(tmp_path: Path) -> None:
