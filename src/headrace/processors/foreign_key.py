@@ -26,7 +26,7 @@ from headrace.serdes.foreign_key import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.api.engine import NodeContext, ValueGetterSupplier
     from headrace.api.serde import Serde, SerdeContext
@@ -212,6 +212,11 @@ class ForeignTableJoin:
         forward, drop, user_error, versioned = node.forward, node.drop, node.user_error, self.versioned
         store: TimestampedKeyValueStoreWithHeaders[bytes, Subscription] = node.store(self.store_name)
         encode, decode_primary = self.keys.encode_foreign(node), self.keys.decode_primary(node)
+        prefixes = BytesSerializer()
+
+        def subscriptions(key: Any) -> Iterator[tuple[Any, Subscription]]:
+            for stored_key, row in store.prefix_scan(foreign_key_prefix(encode(key)), prefixes):
+                yield decode_primary(primary_key_of(stored_key)), row.value
 
         def process_change(
             key: Any, new: Any, old: Any, is_latest: bool, timestamp: int, headers: Headers | None
@@ -222,16 +227,17 @@ class ForeignTableJoin:
             if versioned and not is_latest:
                 drop("late change of a versioned table")
                 return
-            try:
-                prefix = foreign_key_prefix(encode(key))
-                answers = [
-                    (decode_primary(primary_key_of(stored_key)), subscription.value)
-                    for stored_key, subscription in store.prefix_scan(prefix, BytesSerializer())
-                ]
-            except Exception as e:
-                user_error(e, key, new, timestamp, headers)
-                return
-            for primary_key, subscription in answers:
+            # one by one: a right row may have more subscriptions than memory holds
+            found = subscriptions(key)
+            while True:
+                try:
+                    subscriber = next(found, None)
+                except Exception as e:
+                    user_error(e, key, new, timestamp, headers)
+                    return
+                if subscriber is None:
+                    return
+                primary_key, subscription = subscriber
                 answer = Answer(subscription.value_hash, new, subscription.primary_partition)
                 forward(primary_key, answer, timestamp, headers)
 

@@ -19,6 +19,8 @@ from headrace import (
     TableJoined,
     ValueTransformerWithKey,
 )
+from headrace.api.handlers import LogAndContinueProcessingExceptionHandler
+from headrace.api.serde import Deserializer
 from headrace.errors import FailedProcessingException, StreamsException, TopologyException
 from headrace.partitioning import partition_for_key
 from headrace.testing import TopologyTestDriver
@@ -174,9 +176,9 @@ def test_group_by_needs_a_pair(run: Callable[..., App]) -> None:
         run(builder).pipe("in", ("k", "v"))
 
 
-def _orders_and_customers(how: TableJoined[str, str] | None) -> StreamsBuilder:
+def _orders_and_customers(how: TableJoined[str, str] | None, consumed: Consumed[str, str] = TEXTS) -> StreamsBuilder:
     builder = StreamsBuilder()
-    orders: KTable[str, str] = builder.table("orders", TEXTS)
+    orders: KTable[str, str] = builder.table("orders", consumed)
     customers: KTable[str, str] = builder.table("customers", TEXTS)
     orders.left_join(
         customers, lambda order, customer: f"{order}/{customer}", foreign_key_extractor=lambda o: o[0], table_joined=how
@@ -207,6 +209,29 @@ def test_a_partitioner_of_a_foreign_key_join_must_give_one_partition(run: Callab
     app = run(_orders_and_customers(TableJoined.as_("fk").with_other_partitioner(_Fixed(0, 1))))
     with pytest.raises(StreamsException, match=r"must give one partition, not \[0, 1\]"):
         app.pipe("orders", ("1", "c1"))
+
+
+class BreakingReader(Deserializer[str]):
+    """Reads text, but no longer every key of a subscription."""
+
+    unreadable = b""
+
+    def deserialize(self, topic: str, data: bytes | None) -> str | None:
+        if topic.endswith("-pk") and data == self.unreadable:
+            raise ValueError("unreadable")
+        return None if data is None else data.decode()
+
+
+def test_subscriptions_of_a_right_row_are_answered_one_by_one(run: Callable[..., App]) -> None:
+    reader = BreakingReader()
+    keys = Consumed.with_(Serdes.from_(TEXT.serializer, reader), TEXT)
+    handler = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler()}
+    app = run(_orders_and_customers(TableJoined.as_("fk"), keys), handler)
+    app.pipe("orders", *((str(number), "c") for number in range(4)))
+    app.read()
+    reader.unreadable = b"2"
+    app.pipe("customers", ("c", "Carl"))
+    assert app.read() == [("0", "c/Carl"), ("1", "c/Carl")], "as in Java, those before the one that failed"
 
 
 def test_names_of_a_foreign_key_join_are_checked_with_their_endings() -> None:
