@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from headrace.api.engine import Bound
 
@@ -29,8 +29,16 @@ class StreamPrint:
         mapper: Callable[[Any, Any], str] = self.printed.mapper or _key_and_value
         start = f"[{self.label}]: "
         path = self.printed.path
-        # one line at a time, so that lines of several tasks do not run into each other
-        file = None if path is None else path.open("a", encoding="utf-8", buffering=1)
+        file: TextIO | None = None
+
+        def open_file() -> None:
+            nonlocal file
+            # one line at a time, so that lines of several tasks do not run into each other
+            file = None if path is None else path.open("a", encoding="utf-8", buffering=1)
+
+        def close_file() -> None:
+            if file is not None:
+                file.close()
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
             try:
@@ -46,7 +54,7 @@ class StreamPrint:
             out.write(line)
             out.flush()
 
-        return Bound(process, close=None if file is None else file.close)
+        return Bound(process, init=open_file, close=close_file)
 
 
 def _key_and_value(key: Any, value: Any) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unit.engine.harness import Bench
+
 from headrace import Consumed, Named, Printed, Serdes, StreamsBuilder
 from headrace.testing.driver import TopologyTestDriver
 
@@ -71,3 +73,13 @@ def test_a_task_that_starts_again_goes_on_with_the_file(tmp_path: Path) -> None:
     _pipe(builder, ("a", "1"))
     _pipe(builder, ("b", "2"))
     assert path.read_text(encoding="utf-8") == "[kept]: a, 1\n[kept]: b, 2\n"
+
+
+def test_a_task_that_closes_before_it_runs_leaves_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    builder = StreamsBuilder()
+    _stream(builder).print(Printed.to_file(path))
+    path.unlink()
+    bench = Bench(builder.build(), run=False)
+    bench.task.close()
+    assert not path.exists(), "it was opened"
