@@ -321,11 +321,12 @@ class RegistryDeserializer(_Registered, Deserializer[T], Generic[T]):
             known = decoders.get(data[:PREFIX_SIZE])
             if known is not None:
                 return known(payload(data, PREFIX_SIZE))
+            # a GUID is longer than an id
             ref, at = read_ref(data)
-            decode = self._decoder_of(topic, ref)
-            if ref.guid is None:
-                decoders[data[:at]] = decode
-            return decode(payload(data, at))
+            known = decoders.get(data[:at])
+            if known is None:
+                known = decoders[data[:at]] = self._decoder_of(topic, ref)
+            return known(payload(data, at))
 
         return bound
 

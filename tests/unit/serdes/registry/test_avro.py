@@ -43,7 +43,7 @@ from headrace.serdes.registry.avro_types import avro_schema
 from headrace.testing import TopologyTestDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TEXT = Serdes.String()
 ORDER = AvroSchema(
@@ -688,8 +688,19 @@ def test_a_guid_in_front_is_read_too() -> None:
     guid = SchemaRegistryClient(where).register_schema("t-value", ORDER.schema).guid
     assert guid is not None
     raw = b"\x01" + uuid.UUID(guid).bytes + b"\x02a\x02"
-    for _ in range(2):
-        assert GenericAvroSerde(config=where).deserializer.deserialize("t", raw) == {"id": "a", "amount": 1}
+    made = 0
+
+    class Reader(KafkaAvroDeserializer):
+        def _decoder(self, schema: Schema) -> Callable[[bytes], Any]:
+            nonlocal made
+            made += 1
+            return super()._decoder(schema)
+
+    reader = Reader()
+    reader.configure(where, is_key=False)
+    for _ in range(3):
+        assert reader.deserialize("t", raw) == {"id": "a", "amount": 1}
+    assert made == 1
 
 
 def test_a_registry_without_guids(server: RegistryServer) -> None:
