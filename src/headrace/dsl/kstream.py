@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from headrace import naming
@@ -456,13 +457,22 @@ class KStream(Generic[K, V]):
         )
 
     def _join(self, other: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: bool) -> KStream[K, Any]:
+        join: Callable[..., KStream[K, Any]]
+        chosen: dict[str, Any] = {"left": left}
         if isinstance(other, KStream):
-            return self._join_stream(other, *args, **kwargs, left_outer=left, right_outer=False)  # pyright: ignore[reportUnknownArgumentType]  # any value
-        if isinstance(other, KTable):
-            return self._join_table(other, *args, **kwargs, left=left)  # pyright: ignore[reportUnknownArgumentType]  # any value
-        if isinstance(other, GlobalKTable):
-            return self._join_global(other, *args, **kwargs, left=left)  # pyright: ignore[reportUnknownArgumentType]  # any value
-        raise TypeError(f"a KStream is joined with a stream or a table, not with a {type(other).__name__}")
+            join, chosen = self._join_stream, {"left_outer": left, "right_outer": False}
+        elif isinstance(other, KTable):
+            join = self._join_table
+        elif isinstance(other, GlobalKTable):
+            join = self._join_global
+        else:
+            raise TypeError(f"a KStream is joined with a stream or a table, not with a {type(other).__name__}")
+        try:
+            bound = signature(join).bind(other, *args, **kwargs, **chosen)
+        except TypeError as e:
+            name = "left_join" if left else "join"
+            raise TypeError(f"KStream.{name}() with a {type(other).__name__}: {e}") from None
+        return join(*bound.args, **bound.kwargs)
 
     def _join_global(
         self,

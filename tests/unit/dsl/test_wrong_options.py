@@ -81,3 +81,16 @@ def test_serde_for_a_serializer_of_a_test_topic() -> None:
             driver.create_input_topic("s", TEXT, TEXT.serializer)
         with pytest.raises(TypeError, match=r"^a deserializer is expected here, not StringSerde"):
             driver.create_output_topic("out", TEXT.deserializer, TEXT)
+
+
+def test_a_join_that_lacks_an_argument_names_it_and_the_method_that_was_called() -> None:
+    builder = StreamsBuilder()
+    stream: Any = builder.stream("in")
+    joiner = lambda one, other: (one, other)  # noqa: E731
+    with pytest.raises(TypeError, match=r"^KStream\.join\(\) with a KStream: missing a required argument: 'windows'$"):
+        stream.join(builder.stream("other"), joiner)
+    table: Any = builder.global_table("table")
+    with pytest.raises(TypeError, match=r"^KStream\.left_join\(\) with a GlobalKTable: missing .* 'key_selector'$"):
+        stream.left_join(table, joiner=joiner)
+    with pytest.raises(TypeError, match=r"^KStream\.join\(\) with a KTable: got an unexpected .* 'windows'$"):
+        stream.join(builder.table("rows"), joiner, windows=None)
