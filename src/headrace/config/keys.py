@@ -240,10 +240,8 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ),
     ConfigKey(
         "group.protocol", _STRING, "classic", _MEDIUM,
-        "Group protocol of the application's members.",
+        "Who assigns tasks: classic, a member of the group; streams, the brokers (KIP-1071), from Kafka 4.2 on.",
         one_of("classic", "streams", case_insensitive=True),
-        support=_REFUSED,
-        note="The streams protocol (KIP-1071) is not in this version: leave it out or set it to classic.",
     ),
     ConfigKey(
         "log.summary.interval.ms", _LONG, "120000", _LOW,
@@ -443,7 +441,7 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "topology.description.push.enabled", _BOOLEAN, "true", _MEDIUM,
         "Send the topology's description to the group coordinator.",
-        support=_NO_EFFECT, note="Only the streams protocol has it.",
+        note="Under group.protocol=streams, to brokers that ask for it.",
     ),
     ConfigKey(
         "topology.optimization", _STRING, "none", _MEDIUM,

@@ -24,6 +24,7 @@ from headrace.config.keys import EXACTLY_ONCE_V2, STREAMS_KEYS, KeyNames
 from headrace.config.registry_keys import HEADER_PREFIX, REGISTRY_KEYS
 from headrace.config.sources import Source, read_properties_file, read_source
 from headrace.errors import ConfigException
+from headrace.records import HostInfo
 from headrace.resets import AutoOffsetReset
 
 if TYPE_CHECKING:
@@ -49,6 +50,21 @@ _OLD_NAMES = {
 _EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _TEMPORARY = "${java.io.tmpdir}"
 _SIMILAR = 0.7
+
+_BROKERS_DECIDE: Mapping[str, str] = {
+    "acceptable.recovery.lag": "streams.acceptable.recovery.lag",
+    "heartbeat.interval.ms": "streams.heartbeat.interval.ms",
+    "max.warmup.replicas": "streams.num.warmup.replicas",
+    "num.standby.replicas": "streams.num.standby.replicas",
+    "probing.rebalance.interval.ms": "",
+    "rack.aware.assignment.non_overlap_cost": "",
+    "rack.aware.assignment.strategy": "",
+    "rack.aware.assignment.tags": "streams.rack.aware.assignment.tags",
+    "rack.aware.assignment.traffic_cost": "",
+    "session.timeout.ms": "streams.session.timeout.ms",
+    "task.assignor.class": "streams.assignor.name",
+}
+"""Settings that mean nothing under the streams protocol, each with the group's own that stands for it, if any."""
 
 
 class StreamsConfig(KeyNames):
@@ -77,6 +93,7 @@ class StreamsConfig(KeyNames):
         self._apply_old_names()
         self._clients = {role: client_settings(self._originals, role, self._warn) for role in Role}
         self._apply_guarantee()
+        self._check_protocol()
         self._check_clients()
         self._warn_unknown()
 
@@ -178,6 +195,28 @@ class StreamsConfig(KeyNames):
     def exactly_once(self) -> bool:
         """Whether ``processing.guarantee`` is exactly_once_v2."""
         return bool(self._values["processing.guarantee"] == EXACTLY_ONCE_V2)
+
+    @property
+    def streams_protocol(self) -> bool:
+        """Whether ``group.protocol`` is streams: the brokers assign tasks and make internal topics."""
+        return bool(self._values["group.protocol"] == "streams")
+
+    @property
+    def application_host(self) -> HostInfo | None:
+        """``application.server``: where other instances reach this one; None when it is not set."""
+        host, _, port = self._values["application.server"].rpartition(":")
+        return HostInfo(host, int(port)) if host else None
+
+    @property
+    def client_tags(self) -> dict[str, str]:
+        """Tags of this instance (``client.tag.*``), without that prefix."""
+        return {tag: str(value) for tag, value in self.originals_with_prefix("client.tag.").items()}
+
+    @property
+    def rack_id(self) -> str | None:
+        """``client.rack`` of the main consumer; None when it is not set."""
+        value: str = self._clients[Role.MAIN_CONSUMER].value("client.rack", "")
+        return value or None
 
     @property
     def num_stream_threads(self) -> int:
@@ -383,6 +422,17 @@ class StreamsConfig(KeyNames):
                 f"processing.guarantee=exactly_once_v2 it must be at most '{name}', which is "
                 f"{self.transaction_timeout_ms}: transactions would time out before they are committed"
             )
+
+    def _check_protocol(self) -> None:
+        if not self.streams_protocol:
+            return
+        main = self._clients[Role.MAIN_CONSUMER]
+        spelled = {name: name for name in _BROKERS_DECIDE if name in self._originals}
+        spelled |= {name: main.spelled(name) for name in _BROKERS_DECIDE if name in main.given}
+        for name, key in spelled.items():
+            theirs = _BROKERS_DECIDE[name]
+            instead = f"; set {theirs} of the group (kafka-configs --entity-type groups)" if theirs else ""
+            self._warn(key, f"Setting '{key}' has no effect under group.protocol=streams: the brokers decide{instead}")
 
     def _check_clients(self) -> None:
         self.producer_config()

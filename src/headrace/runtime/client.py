@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.topology.built import SourceSpec
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.config import StreamsConfig
     from headrace.engine.settings import EngineSettings
     from headrace.resets import AutoOffsetReset
-    from headrace.runtime.topics import TopicPreparation
+    from headrace.runtime.groups import GroupProtocol
     from headrace.state.directory import StateDirectory
     from headrace.topology.built import BuiltTopology
 
@@ -29,7 +29,7 @@ class ClientSettings:
     config: StreamsConfig
     engine: EngineSettings
     fingerprint: bytes
-    topics: TopicPreparation
+    group: GroupProtocol
     directory: StateDirectory
     exactly_once: bool
     commit_interval_ms: int
@@ -40,10 +40,6 @@ class ClientSettings:
     metadata_max_age_ms: int
     cache_bytes_per_thread: int
     default_reset_policy: AutoOffsetReset
-
-    def membership_options(self, thread_index: int) -> dict[str, Any]:
-        """Keyword arguments of the membership of one thread; a static id ends with the thread's number, as in Java."""
-        return self.config.membership_config(thread_index)
 
 
 def reset_policies(built: BuiltTopology) -> dict[str, AutoOffsetReset]:

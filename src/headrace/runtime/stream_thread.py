@@ -31,7 +31,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headrace.api.engine import NEVER
-from headrace.assignment import RUNNING_OFFSET, SubscriptionInfo, TaskAssignor, encode_subscription
+from headrace.assignment import RUNNING_OFFSET, SubscriptionInfo, encode_subscription
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
     LockException,
@@ -45,7 +45,6 @@ from headrace.errors import (
 )
 from headrace.kafka import (
     Assigned,
-    ClassicMembership,
     Lost,
     RecordConsumer,
     Revoked,
@@ -55,6 +54,7 @@ from headrace.kafka import (
 from headrace.resets import AutoOffsetReset
 from headrace.runtime.client import reset_policies
 from headrace.runtime.committer import Committer
+from headrace.runtime.groups import MemberParts
 from headrace.runtime.state_updater import StateUpdater
 from headrace.runtime.states import THREAD_TRANSITIONS, StateMachine, ThreadState
 from headrace.state.cache import CacheBudget
@@ -209,14 +209,8 @@ class StreamThread:
         self._admin = admin = TopicAdmin(config.admin_config(client_id=f"{shared.client_id}-admin"), _ADMIN_TIMEOUT_MS)
         later(admin.close)
         self._take_plan(self._prepared(admin))
-        self._membership = ClassicMembership(
-            config.main_consumer_config(),
-            shared.application_id,
-            f"{self.name}-consumer",
-            topics=lambda: sorted({topic for topics in self._plan.source_topics.values() for topic in topics}),
-            subscription_userdata=self._subscription,
-            assignor=lambda members: TaskAssignor(self._plan.tasks)(members),
-            **shared.membership_options(self.index),
+        self._membership = shared.group.member(
+            MemberParts(self.index, f"{self.name}-consumer", lambda: self._plan, self._subscription, self._task_offsets)
         )
         later(lambda: self._membership.close(self._leave_group))
         self._committer = committer = Committer(
@@ -248,7 +242,7 @@ class StreamThread:
         deadline = time.monotonic() + self._shared.task_timeout_ms / 1000
         while True:
             try:
-                return self._shared.topics.prepare(admin)
+                return self._shared.group.topics.prepare(admin)
             except TimeoutException as e:
                 if time.monotonic() >= deadline or self._stop.is_set():
                     raise
@@ -264,7 +258,7 @@ class StreamThread:
 
     def _refresh_topics(self) -> None:
         """Follow what the patterns of sources match now: tasks that get or lose partitions are made again."""
-        former, found = self._plan, self._shared.topics.refresh(self._admin)
+        former, found = self._plan, self._shared.group.topics.refresh(self._admin)
         self._topics_changed = False
         if found.tasks == former.tasks:
             return
@@ -440,9 +434,14 @@ class StreamThread:
                 _names(event.tasks),
             )
             self._machine.try_move(ThreadState.PARTITIONS_ASSIGNED)
-            if self._shared.topics.has_patterns:
+            if self._shared.group.topics.has_patterns:
                 # the leader may have found topics that this member has not seen yet
                 self._committer.retried("looking for topics", self._refresh_topics)
+            if event.all_tasks or event.standbys:
+                self._committer.retried(
+                    "looking at internal topics",
+                    lambda: self._shared.group.topics.confirm(self._admin, self._plan),
+                )
             self._start_tasks(event.all_tasks - self._again)
         elif isinstance(event, Revoked):
             _log.info("%s: revoked tasks %s", self.name, _names(event.tasks))
@@ -474,7 +473,7 @@ class StreamThread:
             if task_id in self._tasks:
                 continue
             partitions = self._plan.tasks.get(task_id)
-            if partitions is None and self._shared.topics.has_patterns:
+            if partitions is None and self._shared.group.topics.has_patterns:
                 # its topic was deleted since; the next assignment is without it
                 continue
             if partitions is None:
@@ -584,7 +583,7 @@ class StreamThread:
                         "tasks and internal topics are laid out for the former number. A rebuild is needed (headrace "
                         "reset with --topology, then start)."
                     )
-            found = self._shared.topics.found(self._admin)
+            found = self._shared.group.topics.found(self._admin)
             if any(sub.source_topics != plan.source_topics[sub.id] for sub in found.subtopologies):
                 self._topics_changed = True
 

@@ -15,9 +15,9 @@ from headrace.errors import IllegalStateException, TopologyException
 from headrace.runtime.classes import engine_settings
 from headrace.runtime.client import ClientSettings, fingerprint
 from headrace.runtime.global_thread import GlobalStreamThread
+from headrace.runtime.groups import group_protocol
 from headrace.runtime.states import CLIENT_TRANSITIONS, State, StateMachine, ThreadState
 from headrace.runtime.stream_thread import StreamThread
-from headrace.runtime.topics import TopicPreparation
 from headrace.state.directory import StateDirectory
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class KafkaStreams:
                 config=self._config,
                 engine=engine,
                 fingerprint=fingerprint(built),
-                topics=TopicPreparation(built, get(StreamsConfig.REPLICATION_FACTOR_CONFIG)),
+                group=group_protocol(self._config, built, process_id),
                 directory=self._directory,
                 exactly_once=self._config.exactly_once,
                 commit_interval_ms=get(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG),

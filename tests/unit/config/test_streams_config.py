@@ -21,6 +21,7 @@ from headrace.config.definition import java_text
 from headrace.config.docs import configuration_page
 from headrace.config.keys import KeyNames
 from headrace.errors import ConfigException
+from headrace.records import HostInfo
 
 ROOT = Path(__file__).parents[3]
 VECTORS = json.loads((ROOT / "conformance" / "vectors.json").read_text("utf-8"))
@@ -179,7 +180,6 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(key: str, value: Any, a
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("group.protocol", "streams"),
         ("config.providers", "file"),
         ("default.client.supplier", "my.module:Supplier"),
         ("task.assignor.class", "my.module:Assignor"),
@@ -214,6 +214,29 @@ def test_a_key_without_effect_warns_once(row: ConfigKey, caplog: pytest.LogCaptu
     c = config({row.name: by_name.get(row.name, by_type.get(row.type, 70000))})
     c.main_consumer_config()
     assert warnings(caplog) == [f"Setting '{row.name}' has no effect. {row.note}"]
+
+
+def test_under_the_streams_protocol_the_brokers_settings_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    c = config({"group.protocol": "streams", "main.consumer.session.timeout.ms": 9_000, "heartbeat.interval.ms": 1_000})
+    assert c.streams_protocol
+    assert warnings(caplog) == [
+        f"Setting '{key}' has no effect under group.protocol=streams: the brokers decide; set streams.{name} of the "
+        "group (kafka-configs --entity-type groups)"
+        for key, name in (
+            ("heartbeat.interval.ms", "heartbeat.interval.ms"),
+            ("main.consumer.session.timeout.ms", "session.timeout.ms"),
+        )
+    ]
+    caplog.clear()
+    assert not config({"session.timeout.ms": 9_000}).streams_protocol
+    assert warnings(caplog) == []
+
+
+def test_what_a_member_says_of_itself() -> None:
+    c = config({"application.server": "here:8080", "client.tag.zone": "a", "main.consumer.client.rack": "r1"})
+    assert (c.application_host, c.client_tags, c.rack_id) == (HostInfo("here", 8080), {"zone": "a"}, "r1")
+    c = config({})
+    assert (c.application_host, c.client_tags, c.rack_id) == (None, {}, None)
 
 
 def test_new_names_win_over_old_ones(caplog: pytest.LogCaptureFixture) -> None:
