@@ -286,7 +286,7 @@ class RecordProducer:
             TaskMigratedException: ``group`` is no member (generation below 0, or no member id; refused here, as the
                 broker would accept it), its generation is over, or this producer was fenced.
             TimeoutException: no answer in time; may be called again.
-            TransactionAbortableException: abort.
+            TransactionAbortableException: abort; or the client hangs, and a new producer has to take its place.
         """
         if self._transactional_id is None:
             raise IllegalStateException("send_offsets needs a producer with a transactional.id")

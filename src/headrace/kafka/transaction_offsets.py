@@ -10,6 +10,10 @@ What it stands on, with confluent-kafka pinned to one release and a test of the 
 * a ``Producer`` object begins, behind its object header, with the pointer to librdkafka's handle
   (``Handle`` of ``confluent_kafka.h``, the first field since its first release).
 
+The call also gets an end. librdkafka waits without limit for an answer that its own look-up of the group's coordinator
+may never get (``rd_kafka_txn_op_req0`` with ``RD_POLL_INFINITE``, ``rd_kafka_coord_req_fsm``): seen while coordinators
+moved and brokers were slow. So it runs on a thread of its own, which is left behind with its client when it hangs.
+
 Uses: ``rdkafka.h`` of librdkafka 2.x (``rd_kafka_send_offsets_to_transaction``,
 ``rd_kafka_consumer_group_metadata_new_with_genid``, ``rd_kafka_topic_partition_t``).
 """
@@ -17,12 +21,14 @@ Uses: ``rdkafka.h`` of librdkafka 2.x (``rd_kafka_send_offsets_to_transaction``,
 from __future__ import annotations
 
 import ctypes
+import threading
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from confluent_kafka import KafkaError, cimpl
 from confluent_kafka import KafkaException as ClientException
 
-from headrace.errors import IllegalStateException
+from headrace.errors import IllegalStateException, TransactionAbortableException
 from headrace.kafka.errors import ClosedClient
 
 if TYPE_CHECKING:
@@ -31,6 +37,10 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
     from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
+
+
+_GRACE_S = 5.0
+"""How long the client may take beyond its own time limit."""
 
 
 class _Partition(ctypes.Structure):
@@ -94,10 +104,36 @@ def send_offsets_to_transaction(
 
     Raises:
         confluent_kafka.KafkaException: As the client's own method raises it.
+        TransactionAbortableException: The client does not come back; it is of no more use.
         IllegalStateException: The producer was closed.
     """
     if isinstance(client, ClosedClient):
         raise IllegalStateException("the producer is closed")
+    outcome: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            _send_now(client, offsets, group, timeout_s)
+        except BaseException as e:
+            outcome.put(e)
+        else:
+            outcome.put(None)
+
+    threading.Thread(target=run, name="headrace-offsets-to-transaction", daemon=True).start()
+    try:
+        error = outcome.get(timeout=timeout_s + _GRACE_S)
+    except Empty:
+        raise TransactionAbortableException(
+            f"adding offsets of group {group.group_id} to a transaction: the client has not come back for "
+            f"{timeout_s + _GRACE_S:.0f} s. Its transaction is given up"
+        ) from None
+    if error is not None:
+        raise error
+
+
+def _send_now(
+    client: Producer, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupIdentity, timeout_s: float
+) -> None:
     handle = _pointer.from_address(id(client) + object.__basicsize__)
     texts = [(tp.topic.encode(), entry.metadata.encode()) for tp, entry in offsets.items()]
     # librdkafka copies all of it before it returns, so the memory stays Python's

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cluster.conftest import TopicFactory
 
     from headrace.records import RawRecord
+    from headrace.testing.cluster import LocalCluster
 
 TooLarge = dict[str, str]
 SMALL: TooLarge = {"max.message.bytes": "200"}
@@ -390,12 +391,37 @@ def test_offsets_and_metadata_travel_in_the_transaction(
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
     offsets = {first: OffsetAndMetadata(7, "AgAAAYvP5WgF"), second: OffsetAndMetadata(9, "")}
+    # As in an application, whose member has joined before: the brokers have made their topic of groups' offsets.
+    assert admin.group_offsets(group) == {}
     # No group of that id yet: the brokers refuse a member that does not exist.
     with pytest.raises(TaskMigratedException):
         transactional.send_offsets(offsets, GroupIdentity(group, 1, "nobody"))
     transactional.abort_transaction()
     assert admin.group_offsets(group) == {}
     admin.close()
+
+
+def test_a_client_that_hangs_with_offsets_is_left_behind(
+    cluster: LocalCluster, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    topic, group, transactional_id = topic_factory("in"), unique("group"), unique("tx")
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": transactional_id}
+    hanging = RecordProducer(settings)
+    hanging.init_transactions(20)
+    # the client does not look at its time limit while a request is under way
+    cluster.brokers[1].pause()
+    try:
+        with pytest.raises(TransactionAbortableException, match="has not come back"):
+            hanging.send_offsets({TopicPartition(topic, 0): OffsetAndMetadata(7, "")}, GroupIdentity(group, 1, "m"), 1)
+        hanging.close()
+    finally:
+        cluster.brokers[1].resume()
+    successor = RecordProducer(settings)
+    successor.init_transactions(30)
+    successor.send(topic, 0, b"key", b"value", 1_000)
+    successor.commit_transaction()
+    successor.close()
+    assert len(contents(cluster.bootstrap_servers, topic)[0]) == 1
 
 
 def test_a_full_queue_is_waited_out(bootstrap_servers: str, topic_factory: TopicFactory) -> None:
