@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fuzz import kinds
+from headrace.api.windows import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from random import Random
@@ -26,7 +27,14 @@ class Time:
         unit = rng.choice((1, 1, 1, 1, 1000, 60_000, 3_600_000))
         # at large scales not near 0: there the Java library's cached session stores fail
         start = rng.choice((0, 0, 0, 100, 1_700_000_000_000)) if unit == 1 else 1_700_000_000_000
+        if rng.random() < 0.03:
+            start = MAX_TIMESTAMP - rng.choice((0, 1, 5, 20, 100, 500, 2000)) * unit
         return cls(unit, start, start)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it comes near the greatest time there is."""
+        return self.start > MAX_TIMESTAMP // 2
 
     def next(self, rng: Random) -> int:
         """The next record's timestamp: as a rule forward, often equal, sometimes far back or far ahead."""
@@ -37,6 +45,7 @@ class Time:
         at = max(self.now - step * self.unit, 0) if back else self.now + step * self.unit
         if self.unit > 1 and rng.random() < 0.2:
             at += rng.choice((1, self.unit // 2))
+        at = min(at, MAX_TIMESTAMP)
         self.now = max(self.now, at)
         return at
 
@@ -71,7 +80,7 @@ def records(
             made[-1]["headers"] = rng.choice(_HEADERS)
     if rng.random() < 0.5:
         # far ahead: windows close, buffers empty
-        time.now += 1000 * time.unit
+        time.now = min(time.now + 1000 * time.unit, MAX_TIMESTAMP)
         topic = rng.choice(names)
         made.append(_record(rng, topic, topics[topic], time.now, (0, 0), odd=False, binary=False))
     return made

@@ -20,6 +20,8 @@ _OWN_FAULTS: Final = (
     "segment interval has changed",  # a cached session store at times less than its gap
 )
 """Texts of errors of the Java library that are faults of its own: it should have gone on."""
+_MOST: Final = 50_000
+"""Outputs of a case that is still compared: joins of joins can have any number, and take their time on both sides."""
 
 
 class Java:
@@ -60,6 +62,8 @@ class Java:
             self._process = None
             return {"unusable": why}
         result: dict[str, Any] = json.loads(line)
+        if len(result.get("outputs", ())) > _MOST:
+            return {"unusable": f"more than {_MOST} outputs"}
         message = (result.get("error", {}).get("chain") or [{}])[-1].get("message") or ""
         fault = next((text for text in _OWN_FAULTS if text in message), None)
         return result if fault is None else {"unusable": f"the Java library's own fault: {fault}"}
