@@ -21,6 +21,7 @@ from headrace.api.stores import (
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
+from headrace.api.windows import MAX_TIMESTAMP, wrapped
 from headrace.errors import TopologyException
 from headrace.state.builders import (
     SessionStoreBuilder,
@@ -137,7 +138,7 @@ class WindowShape(StoreShape):
     def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
-        retention_ms = _retention(store, self.retention_ms)
+        retention_ms = _fits(store, _retention(store, self.retention_ms))
         supplier = how.store_supplier or defaults.supplying(store).window_store(
             DslWindowParams(
                 store.name,
@@ -181,7 +182,7 @@ class SessionShape(StoreShape):
     def builder(self, store: Store, defaults: StoreDefaults) -> AnyStoreBuilder:
         """See :class:`StoreShape`."""
         how = store.materialized
-        retention_ms = _retention(store, self.retention_ms)
+        retention_ms = _fits(store, _retention(store, self.retention_ms))
         supplier = how.store_supplier or defaults.supplying(store).session_store(
             DslSessionParams(store.name, retention_ms, self.emit_on_close, defaults.with_headers)
         )
@@ -247,7 +248,7 @@ class JoinWindowShape(StoreShape):
         supplier, log_config = how.store_supplier, dict(how.topic_config)
         if supplier is None:
             params = DslWindowParams(
-                store.name, self.retention_ms, self.size_ms, retain_duplicates=True, timestamped=False
+                store.name, _fits(store, self.retention_ms), self.size_ms, retain_duplicates=True, timestamped=False
             )
             supplier = defaults.supplying(store).window_store(params)
             log_config["cleanup.policy"] = "delete"
@@ -297,12 +298,28 @@ def _other_kind(store: Store, needed: str) -> TopologyException:
 
 
 def _retention(store: Store, needed_ms: int) -> int:
+    """What the user asked for, or else what is needed, which may be more than 64 bits hold: see :func:`_fits`."""
     asked = store.materialized.retention_ms
     if asked is None:
         return needed_ms
-    if asked < needed_ms:
+    # as in Java, where what is needed is negative when it does not fit
+    if asked < wrapped(needed_ms):
         raise ValueError(
             f"the retention of store {store.name} is {asked} ms, but its windows need {needed_ms} ms "
             "(their size, twice the time difference of sliding ones, or the gap of sessions; plus the grace period)"
         )
     return asked
+
+
+def _fits(store: Store, retention_ms: int) -> int:
+    """The retention of a store that is built now.
+
+    Raises:
+        ValueError: It does not fit into 64 bits, so that nothing could ever be said to be too old.
+    """
+    if retention_ms > MAX_TIMESTAMP:
+        raise ValueError(
+            f"store {store.name}: its windows would need their rows for {retention_ms} ms, which does not fit into "
+            "64 bits: give them a shorter grace period or size"
+        )
+    return retention_ms

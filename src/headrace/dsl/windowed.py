@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from headrace import naming
 from headrace.api.options import is_unnamed, name_of
 from headrace.api.windows import (
-    MAX_TIMESTAMP,
     EmitStrategy,
     SessionWindows,
     SlidingWindows,
@@ -104,7 +103,7 @@ class ByTime:
     def shape(self, emit: EmitStrategy) -> StoreShape:
         """See :class:`Windowing`."""
         size, on_close = self.windows.size_ms, emit is EmitStrategy.ON_WINDOW_CLOSE
-        return WindowShape(size, min(size + self.windows.grace_ms, MAX_TIMESTAMP), emit_on_close=on_close)
+        return WindowShape(size, size + self.windows.grace_ms, emit_on_close=on_close)
 
     def key_serde(self, inner: Serde[Any]) -> Serde[Any]:
         """See :class:`Windowing`."""
@@ -127,7 +126,7 @@ class BySliding:
         """See :class:`Windowing`."""
         difference, on_close = self.windows.time_difference_ms, emit is EmitStrategy.ON_WINDOW_CLOSE
         # a record looks back at windows that begin up to two differences before it
-        needed = min(2 * difference + self.windows.grace_ms, MAX_TIMESTAMP)
+        needed = 2 * difference + self.windows.grace_ms
         return WindowShape(difference, needed, sliding=True, emit_on_close=on_close)
 
     def key_serde(self, inner: Serde[Any]) -> Serde[Any]:
@@ -150,7 +149,7 @@ class BySession:
 
     def shape(self, emit: EmitStrategy) -> StoreShape:
         """See :class:`Windowing`."""
-        needed = min(self.windows.gap_ms + self.windows.grace_ms, MAX_TIMESTAMP)
+        needed = self.windows.gap_ms + self.windows.grace_ms
         return SessionShape(needed, emit is EmitStrategy.ON_WINDOW_CLOSE)
 
     def key_serde(self, inner: Serde[Any]) -> Serde[Any]:

@@ -17,6 +17,8 @@ from headrace import (
     Processor,
     Record,
     Serdes,
+    SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     TimeWindows,
 )
@@ -94,3 +96,19 @@ def test_a_join_that_lacks_an_argument_names_it_and_the_method_that_was_called()
         stream.left_join(table, joiner=joiner)
     with pytest.raises(TypeError, match=r"^KStream\.join\(\) with a KTable: got an unexpected .* 'windows'$"):
         stream.join(builder.table("rows"), joiner, windows=None)
+
+
+NEEDS: dict[str, Callable[[KStream[str, str]], object]] = {
+    "time": lambda s: s.group_by_key().windowed_by(TimeWindows.of_size_and_grace(1, 2**63 - 1)).count(),
+    "sliding": lambda s: s.group_by_key().windowed_by(SlidingWindows.of_time_difference_with_no_grace(2**62)).count(),
+    "session": lambda s: s.group_by_key().windowed_by(SessionWindows.of_inactivity_gap_and_grace(1, 2**63 - 1)).count(),
+    "join": lambda s: s.join(s, max, JoinWindows.of_time_difference_and_grace(1, 2**63 - 1)),
+}
+
+
+@pytest.mark.parametrize("windows", NEEDS)
+def test_windows_that_need_their_rows_for_longer_than_64_bits_hold(windows: str) -> None:
+    builder = StreamsBuilder()
+    NEEDS[windows](builder.stream("s", Consumed.with_(TEXT, TEXT)))
+    with pytest.raises(ValueError, match=r"does not fit into 64 bits: give them a shorter grace period or size"):
+        builder.build()
