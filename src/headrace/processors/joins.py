@@ -124,7 +124,7 @@ class BufferedStreamTableJoin:
                 user_error(e, key, value, timestamp, headers)
                 return
             if waits:
-                buffer.evict(join)
+                buffer.evict(join, user_error)
             else:
                 join(key, value, timestamp, headers)
 

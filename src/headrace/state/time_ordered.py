@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headrace.api.windows import MAX_TIMESTAMP
 from headrace.state.base import StoreBase
 from headrace.state.buffered import Buffered, decode_buffered
 from headrace.state.builders import StoreBuilder
 from headrace.state.formats import PLAIN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.api.engine import Process
     from headrace.api.serde import Serde
     from headrace.records import Headers
@@ -80,10 +83,11 @@ class TimeOrderedBuffer(StoreBase[K, V]):
             self._oldest = timestamp
         return True
 
-    def evict(self, take: Process) -> None:
+    def evict(self, take: Process, failed: Callable[[Exception, Any, Any, int, Headers | None], None]) -> None:
         """Give up the records that have waited long enough, in the order of their times, each to ``take``.
 
         Meanwhile the task's record context is that of the record given. A record is removed once it was taken.
+        One that does not decode any more goes to ``failed(error, None, None, time, headers)`` instead.
         """
         due = self._stream_time - self._grace_ms
         if self._oldest is None or self._oldest > due:
@@ -92,18 +96,27 @@ class TimeOrderedBuffer(StoreBase[K, V]):
         saved = (record.topic, record.partition, record.offset, record.timestamp, record.headers)
         try:
             # only what is due: a scan costs what lies in its bounds, uncommitted removals included
-            for row, stored in self.rows.scan(_HEAD.pack(0, self._oldest), _HEAD.pack(0, due + 1)):
+            for row, stored in self.rows.scan(_HEAD.pack(0, self._oldest), _above(due)):
                 buffered = decode_buffered(stored)[0]
                 assert buffered.new is not None, "only values are put"
                 headers = buffered.headers or None
                 record.topic, record.partition, record.offset = buffered.topic, buffered.partition, buffered.offset
                 record.timestamp, record.headers = buffered.timestamp, headers
-                key = self._decode_key(row[_HEAD.size : -_TAIL.size])
-                take(key, self._decode(buffered.new), buffered.timestamp, headers)
+                try:
+                    key, value = self._decode_key(row[_HEAD.size : -_TAIL.size]), self._decode(buffered.new)
+                except Exception as e:
+                    failed(e, None, None, buffered.timestamp, headers)
+                else:
+                    take(key, value, buffered.timestamp, headers)
                 self.rows.put(row, None, None, None)
             self._oldest = due + 1
         finally:
             record.topic, record.partition, record.offset, record.timestamp, record.headers = saved
+
+
+def _above(timestamp: int) -> bytes:
+    """Greater than the keys of a time's records, less than those of later ones."""
+    return _HEAD.pack(0, timestamp + 1) if timestamp < MAX_TIMESTAMP else b"\1"
 
 
 @dataclass(frozen=True)
