@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from headrace.api.windows import MAX_TIMESTAMP
+
 if TYPE_CHECKING:
     from headrace.records import Headers
 
@@ -49,14 +51,14 @@ class Record(Generic[K, V]):
     this record only. Source: ``org.apache.kafka.streams.processor.api.Record``.
 
     Raises:
-        ValueError: The timestamp is negative.
+        ValueError: The timestamp is negative, or greater than 64 bits hold.
     """
 
     __slots__ = ("headers", "key", "timestamp", "value")
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers | None = None) -> None:
-        if timestamp < 0:
-            raise ValueError(f"a record's timestamp must not be negative, but is {timestamp}")
+        if not 0 <= timestamp <= MAX_TIMESTAMP:
+            raise ValueError(_no_time(timestamp))
         self.key = key
         self.value = value
         self.timestamp = timestamp
@@ -104,8 +106,8 @@ class FixedKeyRecord(Generic[K, V]):
     __slots__ = ("_key", "headers", "timestamp", "value")
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers | None = None) -> None:
-        if timestamp < 0:
-            raise ValueError(f"a record's timestamp must not be negative, but is {timestamp}")
+        if not 0 <= timestamp <= MAX_TIMESTAMP:
+            raise ValueError(_no_time(timestamp))
         self._key = key
         self.value = value
         self.timestamp = timestamp
@@ -130,3 +132,8 @@ class FixedKeyRecord(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"FixedKeyRecord(key={self._key!r}, value={self.value!r}, timestamp={self.timestamp})"
+
+
+def _no_time(timestamp: int) -> str:
+    what = "be negative" if timestamp < 0 else "be greater than 64 bits hold"
+    return f"a record's timestamp must not {what}, but is {timestamp}"

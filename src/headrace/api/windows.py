@@ -20,6 +20,7 @@ K = TypeVar("K")
 MAX_TIMESTAMP: Final = 2**63 - 1
 """The greatest time that Kafka can write: the end of an unlimited window."""
 
+_LEAST: Final = -(2**63)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -45,6 +46,15 @@ def duration_ms(value: Duration, name: str) -> int:
     if not -MAX_TIMESTAMP - 1 <= value <= MAX_TIMESTAMP:
         raise ValueError(f"{name} is {value} ms, which does not fit into 64 bits")
     return value
+
+
+def wrapped(time: int) -> int:
+    """A sum or difference of times as 64 bits hold it: what is too great begins again at the negative end.
+
+    Near the greatest time the Java library computes with such numbers, and what it does with a record follows from
+    them.
+    """
+    return time if _LEAST <= time <= MAX_TIMESTAMP else (time - _LEAST) % 2**64 + _LEAST
 
 
 def _not_negative(value: int, what: str) -> None:
@@ -211,8 +221,16 @@ class TimeWindows:
         return replace(self, advance_ms=duration_ms(advance, "advance"))
 
     def windows_for(self, timestamp: int) -> tuple[TimeWindow, ...]:
-        """The windows that a record of this time is in, by start."""
+        """The windows that a record of this time is in, by start.
+
+        Raises:
+            ValueError: One of them would end after the greatest time.
+        """
         size, advance = self.size_ms, self.advance_ms
+        if timestamp > MAX_TIMESTAMP - size and timestamp // advance * advance > MAX_TIMESTAMP - size:
+            raise ValueError(
+                f"a window of {size} ms that takes a record at {timestamp} would end after the greatest time"
+            )
         first = max(0, timestamp - size + advance) // advance * advance
         return tuple(TimeWindow(start, start + size) for start in range(first, timestamp + 1, advance))
 

@@ -37,7 +37,11 @@ class Schedule:
         self.cancelled = True
 
     def advance(self, now: int) -> None:
-        """Move the due time on: by the interval, or past ``now`` by as many of them as it takes."""
+        """Move the due time on: by the interval, or past ``now`` by as many of them as it takes.
+
+        Past the greatest time it is never due again. In Java the sum is negative then, so that it is due at once, and
+        again, as a rule without end.
+        """
         following = self.due + self.interval_ms
         if now >= following:
             following = self.due + ((now - self.due) // self.interval_ms + 1) * self.interval_ms

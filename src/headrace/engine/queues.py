@@ -181,6 +181,8 @@ class PartitionQueue:
         try:
             extracted = self._extractor.extract(record, self.partition_time)
             # an unusable answer is the extractor's fault too
+            if extracted >= NEVER:
+                raise ValueError(f"{extracted} is greater than 64 bits hold")
             return extracted if extracted < 0 else int(extracted)
         except StreamsException:
             raise

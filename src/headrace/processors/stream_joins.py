@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.engine import Bound
-from headrace.api.windows import MAX_TIMESTAMP
+from headrace.api.windows import MAX_TIMESTAMP, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +147,7 @@ class StreamJoinSide:
                     return
             if found or not outer:
                 return
-            if max(0, timestamp + after) < times.stream_time:
+            if max(0, wrapped(timestamp + after)) < times.stream_time:
                 give(key, value, None, timestamp, timestamp, headers)
                 return
             if timestamp < times.min_time:
@@ -178,17 +178,14 @@ class StreamJoinSide:
         times, remove = waiting.times, waiting.remove
         windows = self.windows
         left_wait, right_wait = windows.after_ms + windows.grace_ms, windows.before_ms + windows.grace_ms
-        least_wait = min(left_wait, right_wait)
+        least_wait, none_overflows = min(left_wait, right_wait), MAX_TIMESTAMP - max(left_wait, right_wait)
         due_after = left_wait if self.left_side else right_wait
         interval_ms = int(node.app_configs.get(EMIT_INTERVAL_KEY, _EMIT_INTERVAL_MS))
 
         def give_closed(key: Any, value: Any, timestamp: int, headers: Headers | None) -> bool:
             stream_time = times.stream_time
-            if times.min_time == MAX_TIMESTAMP:
-                # in Java the sum that follows overflows here, unless nothing is added
-                if due_after == 0:
-                    return True
-            elif times.min_time + due_after >= stream_time:
+            # when none is known to wait, the sum is negative as a rule, so that the store is looked at: as in Java
+            if wrapped(times.min_time + due_after) >= stream_time:
                 return True
             now = now_ms()
             if now < times.next_emit_ms:
@@ -198,8 +195,8 @@ class StreamJoinSide:
             given: bytes | None = None
             left_open = right_open = False
             first_open: int | None = None
-            # from then on nothing is due
-            end = stream_time - least_wait
+            # from then on nothing is due, unless a sum overflows
+            end = stream_time - least_wait if stream_time <= none_overflows else MAX_TIMESTAMP + 1
             found = waiting.before(end)
             while True:
                 try:
@@ -214,7 +211,7 @@ class StreamJoinSide:
                 times.min_time = row.timestamp
                 if left_open and right_open:
                     break
-                if row.timestamp + (left_wait if row.left else right_wait) >= stream_time:
+                if wrapped(row.timestamp + (left_wait if row.left else right_wait)) >= stream_time:
                     first_open = row.timestamp if first_open is None else first_open
                     left_open, right_open = left_open or row.left, right_open or not row.left
                     continue
@@ -291,7 +288,7 @@ class StreamSelfJoin:
                 user_error(e, key, value, timestamp, headers)
                 return
             # a record that is too late to be kept does not meet itself
-            itself_due = timestamp > stream_time - retention + 1
+            itself_due = timestamp > wrapped(stream_time - retention + 1)
             for time, theirs, *_ in found:
                 if time > timestamp and itself_due:
                     itself_due = False
@@ -312,7 +309,7 @@ def _fetcher(store: JoinWindowStore[Any, Any], before: int, after: int) -> Calla
     fetch = store.fetch_pairs
 
     def find(key: Any, timestamp: int) -> list[tuple[Any, ...]]:
-        return fetch(key, max(0, timestamp - before), max(0, timestamp + after))
+        return fetch(key, max(0, wrapped(timestamp - before)), max(0, wrapped(timestamp + after)))
 
     return find
 

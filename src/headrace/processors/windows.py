@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.engine import Bound
-from headrace.api.windows import MAX_TIMESTAMP, EmitStrategy, SessionWindow, TimeWindow, Windowed
+from headrace.api.windows import MAX_TIMESTAMP, EmitStrategy, SessionWindow, TimeWindow, Windowed, wrapped
 from headrace.processors.rows import SessionRows, TableOperator, WindowRows
 
 if TYPE_CHECKING:
@@ -92,7 +92,12 @@ class TimeWindowAggregate(WindowedAggregate):
             if timestamp > observed:
                 observed = timestamp
             close_time = observed - grace
-            for window in windows_for(timestamp):
+            try:
+                windows = windows_for(timestamp)
+            except Exception as e:
+                user_error(e, key, value, timestamp, headers)
+                return
+            for window in windows:
                 start, end = window.start, window.end
                 if end <= close_time:
                     drop_late(timestamp, f"[{start},{end})", close_time, observed)
@@ -185,8 +190,9 @@ class SlidingWindowAggregate(WindowedAggregate):
             if timestamp > observed:
                 observed = timestamp
             close_time = observed - grace
-            if timestamp + difference < close_time:
-                drop_late(timestamp, f"[{timestamp},{timestamp + difference}]", close_time, observed)
+            end = wrapped(timestamp + difference)
+            if end < close_time:
+                drop_late(timestamp, f"[{timestamp},{end}]", close_time, observed)
                 return
             # what comes from a child in there is a failure that was handled: it goes through
             try:
@@ -249,9 +255,10 @@ class _SlidingUpdates:
         has_left = has_right = False
         previous: int | None = None
         # to timestamp + 1: the window right of the record, should there be one
-        for start, raw, row_timestamp in self._fetch(key, max(0, timestamp - 2 * difference), timestamp + 1, True):
+        low, high = max(0, wrapped(timestamp - 2 * difference)), wrapped(timestamp + 1)
+        for start, raw, row_timestamp in self._fetch(key, low, high, True):
             starts.add(start)
-            end = start + difference
+            end = wrapped(start + difference)
             if start == timestamp + 1:
                 has_right = True
             elif end > timestamp:
@@ -268,7 +275,7 @@ class _SlidingUpdates:
                 left = raw
                 previous = row_timestamp
                 break
-        if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
+        if previous is not None and previous + 1 not in starts and wrapped(previous + 1 + difference) >= timestamp:
             self._aggregate(record, previous + 1, None, timestamp)
         if not has_left:
             is_empty = previous is None or timestamp - difference > previous
@@ -301,7 +308,7 @@ class _SlidingUpdates:
     ) -> None:
         """The record into one window, whose aggregate is so far what ``raw`` says; None: it begins."""
         key, value, timestamp, headers, observed = record
-        end = start + self._difference
+        end = wrapped(start + self._difference)
         # sent on as what was before: the aggregate itself may be changed in place
         old = None
         if self._send_old:
@@ -320,7 +327,7 @@ class _SlidingUpdates:
     def _open_right(self, record: tuple[Any, Any, int, Headers | None, int], raw: bytes, row_timestamp: int) -> None:
         """The window that starts just after the record, with what later records have made of it."""
         key, _, timestamp, headers, _ = record
-        window = TimeWindow(timestamp + 1, timestamp + 1 + self._difference)
+        window = TimeWindow(timestamp + 1, wrapped(timestamp + 1 + self._difference))
         aggregate = self._decode(raw)
         self._put(key, aggregate, window.start, row_timestamp, headers)
         if self._forward is not None:
@@ -363,18 +370,20 @@ class SessionWindowAggregate(WindowedAggregate):
         observed = _NEVER
 
         def update(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
-            sessions: list[Row] = find(key, timestamp - gap, timestamp + gap)
+            latest_start = wrapped(timestamp + gap)
+            sessions: list[Row] = find(key, timestamp - gap, latest_start)
             start = end = timestamp
             for session in sessions:
                 start, end = min(start, session[0]), max(end, session[1])
             aggregate = initializer()
             for session in sessions:
                 aggregate = merger(key, aggregate, session[2])
-            if end < observed - closes_after:
-                drop_late(timestamp, f"[{start},{end}]", observed - closes_after, observed)
+            close_time = wrapped(observed - closes_after)
+            if end < close_time:
+                drop_late(timestamp, f"[{start},{end}]", close_time, observed)
                 return
             if (start, end) != (timestamp, timestamp):
-                olds = find(key, timestamp - gap, timestamp + gap) if send_old else sessions
+                olds = find(key, timestamp - gap, latest_start) if send_old else sessions
                 for old_start, old_end, old, *_ in olds:
                     put(key, old_start, old_end, None, timestamp, headers)
                     if forward is not None:
@@ -399,7 +408,7 @@ class SessionWindowAggregate(WindowedAggregate):
                 user_error(e, key, value, timestamp, headers)
                 return
             if emit_final is not None:
-                emit_final(observed - closes_after, headers)
+                emit_final(wrapped(observed - closes_after), headers)
 
         return Bound(process, init=None if final is None else final.resume)
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
+from headrace.api.windows import wrapped
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -139,7 +141,7 @@ class Segments:
     def accept(self, timestamp: int) -> bool:
         """A write of this time comes: observed stream time moves. Returns whether the row is still to be kept."""
         self.observe(timestamp)
-        if timestamp < self.oldest_visible and (
+        if timestamp <= self.observed - self._retention_ms and (
             not self._takes_whole_segments or timestamp // self._interval_ms < self._first_live()
         ):
             return False
@@ -150,7 +152,7 @@ class Segments:
         """A timestamp was seen: observed stream time follows it."""
         if timestamp > self.observed:
             self.observed = timestamp
-            self.oldest_visible = max(0, timestamp - self._shown_ms + 1)
+            self.oldest_visible = max(0, wrapped(timestamp - self._shown_ms + 1))
 
     def seal(self) -> bool:
         """A commit begins: it includes observed stream time, and the deletion of the segments that have gone.

@@ -120,7 +120,11 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         return None if row is None else self._row(row[0], row[2])
 
     def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], R]]:
-        """Sessions of a key that end at ``earliest_end`` or later and start at ``latest_start`` or earlier."""
+        """Sessions of a key that end at ``earliest_end`` or later and start at ``latest_start`` or earlier.
+
+        Raises:
+            ValueError: ``latest_start`` is negative (a store in memory without a cache finds nothing then).
+        """
         return self._shown(self._of_one(self._key(key), earliest_end, latest_start))
 
     def backward_find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], R]]:
@@ -163,6 +167,9 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
     def _of_one(
         self, raw_key: bytes, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[Found]:
+        if latest_start < 0 and (self.persistent or self.cache is not None):
+            # in Java that is the start of a window that bounds the search
+            raise ValueError(f"store {self.name}: no session starts before 0, but {latest_start} was asked for")
         low, high = _pack(max(earliest_end, 0), 0), _pack(MAX_TIMESTAMP, MAX_TIMESTAMP)
         found = self._of_key(raw_key, low, high, earliest_end, MAX_TIMESTAMP, reverse=reverse)
         early = (row for row in found if int.from_bytes(row[0][-8:], "big") <= latest_start)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import (
+    Record,
     SessionWindow,
     SessionWindows,
     SlidingWindows,
@@ -17,6 +18,7 @@ from headrace import (
     Window,
     Windowed,
 )
+from headrace.api.windows import MAX_TIMESTAMP, wrapped
 
 
 def _starts(windows: TimeWindows, timestamp: int) -> list[int]:
@@ -65,6 +67,10 @@ def test_an_unlimited_window_starts_at_a_moment() -> None:
         (lambda: TimeWindow(5, 5), "5 to 5"),
         (lambda: TimeWindow(-1, 5), "-1"),
         (lambda: SessionWindow(6, 5), "6 to 5"),
+        (lambda: TimeWindows.of_size_with_no_grace(10).windows_for(2**63 - 1), str(2**63 - 1)),
+        (lambda: TimeWindows.of_size_with_no_grace(10).advance_by(3).windows_for(2**63 - 8), str(2**63 - 8)),
+        (lambda: Record("k", "v", 2**63), "64 bits"),
+        (lambda: Record("k", "v", -1), "negative"),
     ],
 )
 def test_an_error_names_the_value(make: object, said: str) -> None:
@@ -105,3 +111,28 @@ def test_a_windowed_key_is_a_key() -> None:
     assert rows[Windowed("a", TimeWindow(0, 10))] == 1
     assert Windowed("a", TimeWindow(0, 11)) not in rows
     assert str(Windowed("a", TimeWindow(0, 10))) == "[a@0/10]"
+
+
+def test_the_last_windows_before_the_greatest_time() -> None:
+    # 2**63 - 1 is 7 more than a multiple of 10
+    assert _starts(TimeWindows.of_size_with_no_grace(10), MAX_TIMESTAMP - 8) == [MAX_TIMESTAMP - 17]
+    assert _starts(TimeWindows.of_size_with_no_grace(10).advance_by(5), MAX_TIMESTAMP - 13) == [
+        MAX_TIMESTAMP - 22,
+        MAX_TIMESTAMP - 17,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("time", "held"),
+    [
+        (5, 5),
+        (-1, -1),
+        (MAX_TIMESTAMP, MAX_TIMESTAMP),
+        (MAX_TIMESTAMP + 1, -(2**63)),
+        (-(2**63), -(2**63)),
+        (-(2**63) - 1, MAX_TIMESTAMP),
+        (3 * MAX_TIMESTAMP, 2**63 - 3),
+    ],
+)
+def test_a_sum_of_times_in_64_bits(time: int, held: int) -> None:
+    assert wrapped(time) == held

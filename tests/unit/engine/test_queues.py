@@ -319,6 +319,13 @@ def test_an_extractors_own_error_names_it_and_the_record(negative_only: bool) ->
     assert worked.queue.head_offset() == 12
 
 
+def test_an_extracted_time_beyond_64_bits_is_an_error_and_no_record_that_is_never_reached() -> None:
+    worked = Worked(FromValue())
+    worked.add((str(2**63), 5))
+    with pytest.raises(StreamsException, match=r"at in-3 offset 0: 9223372036854775808 is greater than 64 bits hold"):
+        worked.queue.run(NEVER, 9)
+
+
 def test_an_extractor_that_gives_nothing_is_at_fault() -> None:
     class Nothing:
         def extract(self, record: ConsumerRecord, partition_time: int) -> int:
