@@ -18,10 +18,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports them
     AdminClient,
     ConfigResource,
+    NewTopic,
     OffsetSpec,
     ResourceType,
 )
@@ -31,7 +32,7 @@ from kafka.admin import KafkaAdminClient
 from headrace.topics import TopicWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 START_MS = int(time.time() * 1000) - 3_600_000
@@ -40,6 +41,10 @@ would make the brokers roll a changelog's segment (``segment.ms``) and compact w
 
 PATIENCE_S = 120.0
 """How long a condition may take on a slow machine that others share; a right product needs a fraction of it."""
+
+
+_PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
+"""A reader goes on by itself after these."""
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S, detail: object = "") -> None:
@@ -161,8 +166,11 @@ class OutputWatch:
                 message = self._consumer.poll(0.1)
                 if message is None:
                     continue
-                if message.error() is not None:
-                    raise KafkaException(message.error())
+                error = message.error()
+                if error is not None and (error.retriable() or error.code() in _PASSING):
+                    continue
+                if error is not None:
+                    raise KafkaException(error)
                 value = message.value()
                 assert value is not None
                 self._take(value, f"{message.topic()}-{message.partition()}@{message.offset()}")
@@ -239,6 +247,11 @@ class Instance:
         assert self._process.poll() is None, f"{self.name} had ended by itself:\n{self.tail()}"
         self._process.kill()
         self._process.wait(30)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def stop(self, timeout_s: float = 60.0) -> None:
         """SIGTERM; it must end in good order."""
@@ -326,7 +339,7 @@ class Product:
         self.partitions = partitions
         self.sums = Sums()
         self.instances: list[Instance] = []
-        self._watches: list[OutputWatch] = []
+        self.watches: list[OutputWatch] = []
         self.admin = Admin(bootstrap)
 
     def config(self, **settings: object) -> dict[str, object]:
@@ -352,7 +365,7 @@ class Product:
     def watch(self, *, exactly_once: bool = True) -> OutputWatch:
         made = OutputWatch(self.bootstrap, self.topics["output"], self.partitions, exactly_once=exactly_once)
         made.crashed = lambda: any(instance.crashed for instance in self.instances)
-        self._watches.append(made)
+        self.watches.append(made)
         return made
 
     def send(self, records: Iterable[SampleRecord]) -> int:
@@ -388,7 +401,7 @@ class Product:
     def close(self) -> None:
         for instance in self.instances:
             instance.end()
-        for watch in self._watches:
+        for watch in self.watches:
             watch.close()
         self.admin.delete_topics([name for name in self.admin.topics() if name.startswith(f"{self.application_id}-")])
 
@@ -426,6 +439,15 @@ class Admin:
         if wanted:
             for future in self._client.delete_topics(wanted, operation_timeout=30).values():
                 future.result(timeout=40)
+
+    def create_topics(self, wanted: Sequence[NewTopic]) -> None:
+        for future in self._client.create_topics(wanted, operation_timeout=30).values():
+            future.result(timeout=40)
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads a partition, -1 when none does."""
+        found = self._client.list_topics(topic, timeout=30).topics[topic].partitions
+        return int(found[partition].leader) if partition in found else -1
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """What was set on the topic itself."""
