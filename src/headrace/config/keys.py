@@ -75,16 +75,15 @@ _UPGRADE_FROM = one_of(
     *("2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
     *("4.0", "4.1", "4.2", "4.3"),
 )
-_NOT_YET_STANDBY = "Standby tasks are not in this version."
 _NOT_YET_QUERY = "Interactive queries are not in this version."
 _NOT_YET_METRICS = "The metrics registry of this version does not read it."
-_NOT_YET_RACK = "Tasks are placed without regard to racks in this version."
+_NO_RACKS = "Tasks are placed without regard to the racks of brokers."
 
 STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "acceptable.recovery.lag", _LONG, "10000", _MEDIUM,
         "Records by which a task's state may lag behind its changelog and still count as caught up.",
-        at_least(0), support=_NO_EFFECT, note=_NOT_YET_STANDBY,
+        at_least(0),
     ),
     ConfigKey(
         "allow.os.group.write.access", _BOOLEAN, "false", _LOW,
@@ -99,7 +98,7 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "application.server", _STRING, "", _LOW,
         "host:port under which other instances reach this one's state.",
-        Validator("empty or host:port", _check_application_server), support=_NO_EFFECT, note=_NOT_YET_QUERY,
+        Validator("empty or host:port", _check_application_server),
     ),
     ConfigKey(
         "bootstrap.servers", _LIST, None, _HIGH,
@@ -257,7 +256,7 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "max.warmup.replicas", _INT, "2", _MEDIUM,
         "Greatest number of extra replicas that restore a task's state before it moves.",
-        at_least(1), support=_NO_EFFECT, note=_NOT_YET_STANDBY,
+        at_least(1),
     ),
     ConfigKey(
         "metadata.cluster.check.enable", _BOOLEAN, "true", _LOW,
@@ -299,8 +298,7 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "num.standby.replicas", _INT, "0", _HIGH,
         "Copies of each task's state kept ready on other instances.",
-        at_least(0), support=_NO_EFFECT,
-        note="Standby tasks are not in this version: a moved task restores its state from the changelog.",
+        at_least(0),
     ),
     ConfigKey(
         "num.stream.threads", _INT, "1", _MEDIUM,
@@ -311,7 +309,7 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "probing.rebalance.interval.ms", _LONG, "600000", _LOW,
         "Milliseconds between rebalances that look whether a warm-up has caught up.",
-        at_least(60000), support=_NO_EFFECT, note=_NOT_YET_STANDBY,
+        at_least(60000),
     ),
     ConfigKey(
         "processing.exception.handler", _CLASS,
@@ -341,20 +339,22 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ),
     ConfigKey(
         "rack.aware.assignment.non_overlap_cost", _INT, None, _LOW, "Cost of moving a task, against traffic_cost.",
-        support=_NO_EFFECT, note=_NOT_YET_RACK,
+        support=_NO_EFFECT, note=_NO_RACKS,
     ),
     ConfigKey(
         "rack.aware.assignment.strategy", _STRING, "none", _LOW, "How racks count when tasks are placed.",
-        one_of("none", "min_traffic", "balance_subtopology"), support=_NO_EFFECT, note=_NOT_YET_RACK,
+        one_of("none", "min_traffic", "balance_subtopology"), support=_REFUSED,
+        note="Tasks are placed without regard to the racks of brokers: only none is there. Copies of tasks are kept in "
+        "different places by rack.aware.assignment.tags.",
     ),
     ConfigKey(
         "rack.aware.assignment.tags", _LIST, "", _LOW,
         "Client tags in which a task and its standbys should differ.",
-        Validator("a list of at most 5 tags", _check_tags), support=_NO_EFFECT, note=_NOT_YET_RACK,
+        Validator("a list of at most 5 tags", _check_tags),
     ),
     ConfigKey(
         "rack.aware.assignment.traffic_cost", _INT, None, _LOW, "Cost of reading across racks.",
-        support=_NO_EFFECT, note=_NOT_YET_RACK,
+        support=_NO_EFFECT, note=_NO_RACKS,
     ),
     ConfigKey(
         "receive.buffer.bytes", _INT, "32768", _LOW,
@@ -431,7 +431,9 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "task.assignor.class", _STRING, None, _MEDIUM,
         "How tasks are placed.",
-        note="Tasks stay with their owners, and otherwise spread evenly.", classes=class_names.TASK_ASSIGNORS,
+        note="HighAvailabilityTaskAssignor, the default, or StickyTaskAssignor. Tasks stay where they run as far as "
+        "balance allows.",
+        classes=class_names.TASK_ASSIGNORS,
     ),
     ConfigKey(
         "task.timeout.ms", _LONG, "300000", _MEDIUM,

@@ -49,6 +49,8 @@ _OLD_NAMES = {
 }
 _EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _TEMPORARY = "${java.io.tmpdir}"
+_LONGEST_TAG = 20
+_LONGEST_TAG_VALUE = 30
 _SIMILAR = 0.7
 
 _BROKERS_DECIDE: Mapping[str, str] = {
@@ -90,6 +92,8 @@ class StreamsConfig(KeyNames):
         self._warned: set[str] = set()
         self._values = self._parse()
         self._check_support()
+        self._check_tags()
+        self._check_tags()
         self._apply_old_names()
         self._clients = {role: client_settings(self._originals, role, self._warn) for role in Role}
         self._apply_guarantee()
@@ -280,6 +284,11 @@ class StreamsConfig(KeyNames):
         return value
 
     @property
+    def sticky_assignor(self) -> bool:
+        """Whether tasks move at once, wherever their state is (``task.assignor.class``)."""
+        return bool(self._values["task.assignor.class"] == STICKY_TASK_ASSIGNOR)
+
+    @property
     def max_poll_interval_ms(self) -> int:
         """``max.poll.interval.ms`` of the main consumer."""
         value: int = self._clients[Role.MAIN_CONSUMER].value("max.poll.interval.ms", 300_000)
@@ -393,13 +402,27 @@ class StreamsConfig(KeyNames):
                 )
             self._warn(name, f"Setting '{name}' has no effect. {row.note}")
         assignor = self._values["task.assignor.class"]
-        if assignor == HIGH_AVAILABILITY_TASK_ASSIGNOR:
-            self._warn("task.assignor.class", "Setting 'task.assignor.class' has no effect: tasks are placed stickily")
-        elif assignor not in (None, STICKY_TASK_ASSIGNOR):
+        if assignor not in (None, STICKY_TASK_ASSIGNOR, HIGH_AVAILABILITY_TASK_ASSIGNOR):
             raise ConfigException(
                 f"Setting 'task.assignor.class' has the value {self._originals['task.assignor.class']!r}, but task "
-                "assignors of one's own are not supported in this version"
+                "assignors of one's own are not supported: there are HighAvailabilityTaskAssignor, the default, and "
+                "StickyTaskAssignor"
             )
+
+    def _check_tags(self) -> None:
+        tags = self.client_tags
+        missing = [tag for tag in self._values["rack.aware.assignment.tags"] if tag not in tags]
+        if missing:
+            raise ConfigException(
+                f"Setting 'rack.aware.assignment.tags' names {', '.join(missing)}, but 'client.tag.{missing[0]}' is "
+                "not set: every instance says where it is by a client tag of each of these names"
+            )
+        for tag, value in tags.items():
+            if len(tag) > _LONGEST_TAG or len(value) > _LONGEST_TAG_VALUE:
+                raise ConfigException(
+                    f"Setting 'client.tag.{tag}' is too long: a tag's name has at most {_LONGEST_TAG} characters, its "
+                    f"value at most {_LONGEST_TAG_VALUE}"
+                )
 
     def _apply_old_names(self) -> None:
         for new, old in _OLD_NAMES.items():

@@ -12,13 +12,12 @@ from headrace.engine.punctuation import Punctuations
 from headrace.engine.queues import make_queue
 from headrace.engine.serdes import SerdeContextOf, TaskSerdes
 from headrace.engine.sinks import bind_dynamic_sink, bind_sink
+from headrace.engine.stores import TaskStores
 from headrace.engine.tracing import ReleasingCollector, change_in_own_context, in_own_context, traced_source
 from headrace.errors import IllegalStateException, StreamsException
 from headrace.metrics import TaskMetrics
-from headrace.naming import changelog_topic
 from headrace.processors.stateless import PassThrough, StreamBranch
 from headrace.records import TopicPartition
-from headrace.state.context import StoreContext
 from headrace.topology.built import ProcessorSpec, SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
     from headrace.api.engine import ChangelogSend, Process, ProcessChange, RecordCollector
     from headrace.api.processor import Cancellable, PunctuationType, Punctuator
     from headrace.api.serde import SerdeContext
+    from headrace.api.stores import KeyValueBody
     from headrace.engine.punctuation import Schedule
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
     from headrace.engine.sinks import ChooserError
     from headrace.records import Headers, TaskId
     from headrace.state.base import StoreBase
-    from headrace.state.builders import StoreBuilder
     from headrace.state.cache import CacheBudget
     from headrace.topology.built import SubTopology
 
@@ -59,6 +58,7 @@ class BoundTask:
         store_path: Callable[[str], Path],
         partitions: Collection[TopicPartition] | None = None,
         global_stores: Mapping[str, Any] | None = None,
+        bodies: Mapping[str, KeyValueBody] | None = None,
     ) -> None:
         """See :class:`headrace.engine.task.StreamTask`."""
         self.sub = sub
@@ -75,16 +75,28 @@ class BoundTask:
         self.commit_requested = False
         self.punctuations = Punctuations(self.record, settings.system_time_ms)
         self.queues: dict[TopicPartition, PartitionQueue] = {}
-        self.stores: dict[str, StoreBase[Any, Any]] = {}
-        self.changelogs: dict[TopicPartition, StoreBase[Any, Any]] = {}
         self._sources: list[tuple[SourceSpec, Process]] = []
         self._lives: list[tuple[Callable[[], None] | None, Callable[[], None] | None]] = []
         self._closers: list[Callable[[], None]] = []
         self._serdes = TaskSerdes(sub, settings)
         self._collector: RecordCollector = ReleasingCollector(collector, self.record) if self._traced else collector
+        self._stores = TaskStores(
+            sub,
+            task_id,
+            settings,
+            self._serdes,
+            self.record,
+            store_path,
+            budget=budget,
+            drop=self.failures.drop,
+            logger=self._logger,
+            partitions=partitions,
+            bodies=bodies,
+        )
+        self.stores: Mapping[str, StoreBase[Any, Any]] = self._stores.by_name
+        self.changelogs: Mapping[TopicPartition, StoreBase[Any, Any]] = self._stores.changelogs
         try:
-            for builder in sub.stores:
-                self._open_store(builder, budget, store_path)
+            self._stores.open_all()
             self._bind_nodes()
         except BaseException:
             self.close()
@@ -109,9 +121,15 @@ class BoundTask:
 
     def close(self) -> None:
         """Close processors, then stores. The first error is raised after all have been tried."""
+        try:
+            self.close_operators()
+        finally:
+            self._stores.close()
+
+    def close_operators(self) -> None:
+        """Close processors only. The first error is raised after all have been tried."""
         first: Exception | None = None
-        stores = [store.close for store in self.stores.values()]
-        for close in [*reversed(self._closers), *stores]:
+        for close in reversed(self._closers):
             try:
                 close()
             except Exception as e:
@@ -120,6 +138,10 @@ class BoundTask:
         self.punctuations.clear()
         if first is not None:
             raise first
+
+    def detach(self) -> dict[str, KeyValueBody]:
+        """End the stores and give their bodies, which stay open."""
+        return self._stores.detach()
 
     def punctuate(self, due: Schedule, timestamp: int) -> None:
         """Call a punctuator, outside of any record: at ``timestamp``, without metadata and headers."""
@@ -134,33 +156,6 @@ class BoundTask:
             record.timestamp = -1
         if self.failures.failure is not None:
             raise self.failures.failure
-
-    def _open_store(
-        self, builder: StoreBuilder[Any, Any], budget: CacheBudget | None, store_path: Callable[[str], Path]
-    ) -> None:
-        name, settings = builder.name, self.settings
-        changelog = self.sub.store_changelogs.get(name)
-        log = None if changelog is None or changelog in self.sub.source_changelogs else self._logger(changelog)
-        key_serde, value_serde = self._serdes.of_store(builder)
-        store = builder.build(
-            StoreContext(
-                serde_topic=changelog or changelog_topic(settings.application_id, name),
-                path=store_path(name),
-                log=log,
-                key_serde=key_serde,
-                value_serde=value_serde,
-                record=self.record,
-                budget=budget,
-                drop=self.failures.drop,
-                place=self._serdes.place_of(name),
-            )
-        )
-        self.stores[name] = store
-        if changelog is not None:
-            partition = TopicPartition(changelog, self.task_id.partition)
-            # an input topic may have fewer partitions than others of the sub-topology: nothing to restore from then
-            if log is not None or self._partitions is None or partition in self._partitions:
-                self.changelogs[partition] = store
 
     def _logger(self, changelog: str) -> ChangelogSend:
         send = self._collector.changelog_sender(changelog, self.task_id.partition)

@@ -9,6 +9,7 @@ then ``post_commit`` writes the sealed rows to the stores, or ``drop_uncommitted
 
 from __future__ import annotations
 
+import logging
 import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.api.engine import RecordCollector
+    from headrace.api.stores import KeyValueBody
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
     from headrace.records import RawRecord, TaskId
     from headrace.state.base import StoreBase
     from headrace.state.cache import CacheBudget
     from headrace.topology.built import SubTopology
+
+
+_log = logging.getLogger(__name__)
 
 
 class TaskState(Enum):
@@ -72,6 +77,7 @@ class StreamTask:
         caught_up: Callable[[TopicPartition], bool],
         partitions: Collection[TopicPartition] | None = None,
         global_stores: Mapping[str, Any] | None = None,
+        bodies: Mapping[str, KeyValueBody] | None = None,
     ) -> None:
         """Open the stores and bind the operators.
 
@@ -86,10 +92,13 @@ class StreamTask:
             partitions: The input partitions that exist (topics of one sub-topology may differ in their counts when they
                 are merged and not joined); None for all.
             global_stores: Stores that every processor may read by name.
+            bodies: Open bodies by store name, taken over from the standby task that was here before.
         """
         self.id = task_id
         self.state = TaskState.CREATED
-        self._bound = BoundTask(sub, task_id, settings, collector, budget, store_path, partitions, global_stores)
+        self._bound = BoundTask(
+            sub, task_id, settings, collector, budget, store_path, partitions, global_stores, bodies
+        )
         self.queues = self._bound.queues
         self._ordered: tuple[PartitionQueue, ...] = tuple(self.queues.values())
         self._record = self._bound.record
@@ -177,9 +186,9 @@ class StreamTask:
         self._bound.initialize()
         self.transition(TaskState.RUNNING)
 
-    def restore(self, changelog: TopicPartition, records: list[RawRecord]) -> None:
-        """Write committed records of a changelog partition, in order and at least one, to the store they are of."""
-        self._bound.changelogs[changelog].restore(records, records[-1][0] + 1)
+    def restore(self, changelog: TopicPartition, records: list[RawRecord], offset: int) -> None:
+        """Take in committed records of a changelog partition, in order, and ``offset``, the next one to read."""
+        self._bound.changelogs[changelog].restore(records, offset)
 
     def resume_from(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Take over partition and stream time, and what processors keep, from the metadata of the committed offsets."""
@@ -363,6 +372,19 @@ class StreamTask:
         self.transition(TaskState.CLOSED)
         self.drop_uncommitted()
         self._bound.close()
+
+    def recycle(self) -> dict[str, KeyValueBody]:
+        """Close processors, and give the open bodies by store name for the standby task that takes the task's place.
+
+        What a processor's ``close`` raises is logged.
+        """
+        self.transition(TaskState.CLOSED)
+        self.drop_uncommitted()
+        try:
+            self._bound.close_operators()
+        except Exception as e:
+            _log.warning("task %s did not close in good order: %s", self.id, e)
+        return self._bound.detach()
 
     def _choose(self) -> tuple[PartitionQueue, int] | None:
         heads = self._heads

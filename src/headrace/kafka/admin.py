@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, TopicCollection
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, TopicCollection
 from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as untyped_admin
@@ -273,6 +273,21 @@ class TopicAdmin:
                 self._client.list_topics(timeout=self._timeout_s)
             raise
         return result
+
+    def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The committed offsets of a group, those inside unfinished transactions not counted; -1001 for none.
+
+        Raises:
+            TimeoutException: no answer in time.
+        """
+        asked = [ClientPartition(tp.topic, tp.partition) for tp in partitions]
+        if not asked:
+            return {}
+        futures: dict[str, concurrent.futures.Future[Any]] = self._client.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group_id, asked)], request_timeout=self._timeout_s
+        )
+        found = self._result(futures[group_id], f"reading committed offsets of group {group_id}", None)
+        return {TopicPartition(entry.topic, entry.partition): int(entry.offset) for entry in found.topic_partitions}
 
     def list_groups(self) -> dict[str, GroupType]:
         """Every group with what manages it."""

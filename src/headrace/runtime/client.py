@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.api.restore import StandbyUpdateListener, StateRestoreListener
 from headrace.topology.built import SourceSpec
 
 if TYPE_CHECKING:
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
     from headrace.engine.settings import EngineSettings
     from headrace.resets import AutoOffsetReset
     from headrace.runtime.groups import GroupProtocol
+    from headrace.runtime.positions import StatePositions
     from headrace.state.directory import StateDirectory
     from headrace.topology.built import BuiltTopology
+
+
+@dataclass(slots=True)
+class Listeners:
+    """Who is told of state that comes and goes; set before the client starts."""
+
+    restore: StateRestoreListener = field(default_factory=StateRestoreListener)
+    standby: StandbyUpdateListener = field(default_factory=StandbyUpdateListener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,8 @@ class ClientSettings:
     metadata_max_age_ms: int
     cache_bytes_per_thread: int
     default_reset_policy: AutoOffsetReset
+    positions: StatePositions
+    listeners: Listeners
 
 
 def reset_policies(built: BuiltTopology) -> dict[str, AutoOffsetReset]:

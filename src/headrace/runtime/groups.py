@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.assignment import TaskAssignor
+from headrace.assignment import AssignmentSettings, TaskAssignor
+from headrace.config import StreamsConfig
 from headrace.kafka import ClassicMembership, StreamsMembership
+from headrace.runtime.changelogs import stateful_tasks
 from headrace.runtime.topics import BrokerMadeTopics, TopicPreparation
 from headrace.topology.group import group_topology, topology_description
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable
 
-    from headrace.config import StreamsConfig
     from headrace.kafka import JoinClaims, Membership, TaskOffsets
     from headrace.topology.built import BuiltTopology
     from headrace.topology.copartition import Plan
@@ -28,6 +29,7 @@ class MemberParts(NamedTuple):
         plan: tasks and topics of now.
         subscription: user data of a join (classic protocol).
         task_offsets: how far this process's copies of tasks are.
+        end_offsets: by task with state the sum of its changelogs' ends; asks the brokers (classic protocol).
     """
 
     thread_index: int
@@ -35,6 +37,7 @@ class MemberParts(NamedTuple):
     plan: Callable[[], Plan]
     subscription: Callable[[JoinClaims], bytes]
     task_offsets: TaskOffsets
+    end_offsets: TaskOffsets
 
 
 class GroupProtocol(Protocol):
@@ -65,9 +68,13 @@ class ClassicGroup:
             parts.client_id,
             topics=lambda: sorted({topic for topics in parts.plan().source_topics.values() for topic in topics}),
             subscription_userdata=parts.subscription,
-            assignor=lambda members: TaskAssignor(parts.plan().tasks)(members),
+            assignor=lambda members: self._assignor(parts)(members),
             **self._config.membership_config(parts.thread_index),
         )
+
+    def _assignor(self, parts: MemberParts) -> TaskAssignor:
+        plan = parts.plan()
+        return TaskAssignor(plan.tasks, stateful_tasks(plan), parts.end_offsets, assignment_settings(self._config))
 
 
 class StreamsGroup:
@@ -104,6 +111,19 @@ class StreamsGroup:
             if config["topology.description.push.enabled"]
             else None,
         )
+
+
+def assignment_settings(config: StreamsConfig) -> AssignmentSettings:
+    """How a leader with this configuration places tasks."""
+    keys = StreamsConfig
+    return AssignmentSettings(
+        standby_replicas=config[keys.NUM_STANDBY_REPLICAS_CONFIG],
+        acceptable_lag=config[keys.ACCEPTABLE_RECOVERY_LAG_CONFIG],
+        max_warmups=config[keys.MAX_WARMUP_REPLICAS_CONFIG],
+        probing_interval_ms=config[keys.PROBING_REBALANCE_INTERVAL_MS_CONFIG],
+        tags=tuple(config[keys.RACK_AWARE_ASSIGNMENT_TAGS_CONFIG]),
+        warm_up=not config.sticky_assignor,
+    )
 
 
 def group_protocol(config: StreamsConfig, built: BuiltTopology, process_id: uuid.UUID) -> GroupProtocol:

@@ -1,9 +1,12 @@
-"""Restores tasks on a thread and with a consumer of its own, so that running tasks go on.
+"""Restores active tasks and keeps standby tasks up, on a thread and with a consumer of its own, so that others go on.
 
 What flows: the stream thread hands over a created task; here its committed offsets are read (waiting for a
 predecessor's unfinished transaction), each store is brought from the offset it reflects up to the high watermark that
 its changelog had when the restore began, and the task goes back with the offsets to start from. While it is here, its
-stores belong to this thread; afterwards to the stream thread again.
+stores belong to this thread; afterwards to the stream thread again. All stores of all tasks are read side by side.
+
+Standby tasks stay until they are removed (:mod:`headrace.runtime.follower`). Active tasks come first: as long as one
+restores, standby tasks are not read.
 
 A restore ends by the high watermark read with READ_UNCOMMITTED and by the consumer's position, which passes aborted
 records and markers: ending by the last stable offset would leave out what an unfinished transaction is about to commit.
@@ -16,8 +19,9 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.engine.standby import StandbyTask
 from headrace.errors import (
     KafkaException,
     MissingSourceTopicException,
@@ -27,14 +31,16 @@ from headrace.errors import (
     TimeoutException,
 )
 from headrace.resets import AutoOffsetReset
+from headrace.runtime.changelogs import check_origins
+from headrace.runtime.follower import Follower
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from headrace.engine.task import StreamTask
     from headrace.kafka import RecordConsumer, TopicAdmin
     from headrace.records import OffsetAndMetadata, RawRecord, TaskId, TopicPartition
-    from headrace.state.base import StoreBase
+    from headrace.runtime.client import Listeners
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +49,7 @@ _BATCH = 10_000
 _COMMITTED_WAIT_S = 0.25
 _SIGN_OF_LIFE_S = 1.0
 _RETRY_S = 0.1
+_PROGRESS_S = 5.0
 
 
 @dataclass(slots=True)
@@ -57,6 +64,7 @@ class Restored:
 
 @dataclass(slots=True)
 class _Changelog:
+    position: int
     end: int
     started: float
     store: str
@@ -74,8 +82,17 @@ class _Job:
     """When the brokers are asked again after they had no answer."""
 
 
+class _Found(NamedTuple):
+    """What the brokers say of tasks that begin to be restored."""
+
+    committed: Mapping[TopicPartition, OffsetAndMetadata | None]
+    ends: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+
 class StateUpdater:
-    """The restore thread of one stream thread."""
+    """The thread of one stream thread that reads changelogs."""
 
     def __init__(
         self,
@@ -84,6 +101,7 @@ class StateUpdater:
         admin: TopicAdmin,
         reset_policy: Callable[[TopicPartition], AutoOffsetReset],
         timeout_ms: int,
+        listeners: Listeners,
     ) -> None:
         """Make it; nothing runs before :meth:`start`.
 
@@ -93,13 +111,17 @@ class StateUpdater:
             admin: For offsets of logs.
             reset_policy: Where a partition without a committed offset begins.
             timeout_ms: ``task.timeout.ms``: how long brokers may keep a task from being restored.
+            listeners: Told of restores and of standby tasks.
         """
         self._make_consumer = consumer
         self._admin = admin
         self._reset_policy = reset_policy
         self._timeout_s = timeout_ms / 1000
         self._guard = threading.Condition()
-        self._incoming: deque[StreamTask] = deque()
+        self._incoming: deque[StreamTask | StandbyTask] = deque()
+        self._listener = listeners.restore
+        self._follower = Follower(admin, listeners.standby)
+        self._logged_at = 0.0
         self._removing: set[TaskId] = set()
         self._work: deque[Callable[[], object]] = deque()
         self._jobs: dict[TaskId, _Job] = {}
@@ -113,8 +135,8 @@ class StateUpdater:
         """Start the thread."""
         self._thread.start()
 
-    def add(self, task: StreamTask) -> None:
-        """Hand a task over. It comes back by :meth:`drain`, or by :meth:`remove`."""
+    def add(self, task: StreamTask | StandbyTask) -> None:
+        """Hand a task over. An active one comes back by :meth:`drain`, or by :meth:`remove`; a standby by that only."""
         with self._guard:
             self._incoming.append(task)
             self._guard.notify_all()
@@ -186,7 +208,9 @@ class StateUpdater:
         try:
             while True:
                 with self._guard:
-                    while not (self._stop or self._incoming or self._removing or self._work or self._jobs):
+                    while not (
+                        self._stop or self._incoming or self._removing or self._work or self._jobs or self._follower
+                    ):
                         self._guard.wait()
                     if self._stop:
                         return
@@ -194,20 +218,19 @@ class StateUpdater:
                     self._work.clear()
                     removing = set(self._removing)
                     removed = self._take_removed()
-                    for task in self._incoming:
-                        self._jobs[task.id] = _Job(task, time.monotonic() + self._timeout_s)
+                    incoming = list(self._incoming)
                     self._incoming.clear()
-                if consumer is None and (self._jobs or removed):
+                if consumer is None and incoming:
                     consumer = self._make_consumer()
-                if removed and consumer is not None:
-                    consumer.incremental_unassign([tp for job in removed for tp in job.open])
                 if removing:
+                    self._let_go(consumer, removed, removing)
                     with self._guard:
                         self._removing -= removing
                         self._guard.notify_all()
+                self._take_in(incoming)
                 for piece in work:
                     self._do(piece)
-                if consumer is not None and self._jobs:
+                if consumer is not None:
                     self._advance(consumer)
         except BaseException as e:
             # a restore thread that dies silently would leave tasks waiting for ever
@@ -227,6 +250,21 @@ class StateUpdater:
         self._incoming = deque(task for task in self._incoming if task.id not in self._removing)
         return removed
 
+    def _let_go(self, consumer: RecordConsumer | None, removed: list[_Job], removing: set[TaskId]) -> None:
+        if consumer is not None:
+            consumer.incremental_unassign([tp for job in removed for tp in job.open])
+        self._follower.remove(consumer, removing)
+        for job in removed:
+            for tp, changelog in job.open.items():
+                self._listener.on_restore_suspended(tp, changelog.store, changelog.count)
+
+    def _take_in(self, incoming: Iterable[StreamTask | StandbyTask]) -> None:
+        for task in incoming:
+            if isinstance(task, StandbyTask):
+                self._follower.add(task)
+            else:
+                self._jobs[task.id] = _Job(task, time.monotonic() + self._timeout_s)
+
     def _do(self, piece: Callable[[], object]) -> None:
         try:
             piece()
@@ -234,7 +272,16 @@ class StateUpdater:
             _log.warning("%s; it is tried again later", e)
 
     def _advance(self, consumer: RecordConsumer) -> None:
-        for job in list(self._jobs.values()):
+        if not self._jobs:
+            if self._follower:
+                self._follower.advance(consumer, _POLL_S, _BATCH)
+            return
+        self._follower.hold(consumer)
+        new = [job for job in self._jobs.values() if job.committed is None]
+        # all at once, and where that does not work, each by itself: one may wait for what the others need not
+        if len(new) > 1 and not self._begin_together(consumer, new):
+            new = []
+        for job in new:
             if job.committed is None:
                 self._attempt(consumer, job, self._begin)
                 if self._removing or self._stop:
@@ -264,6 +311,7 @@ class StateUpdater:
             if tp in reading and tp in reading[tp].open:
                 self._apply(reading[tp], tp, records)
         positions = consumer.position([tp for job in self._jobs.values() for tp in job.open])
+        self._log_progress()
         for job in list(self._jobs.values()):
             for tp, changelog in list(job.open.items()):
                 if positions[tp] >= changelog.end:
@@ -285,10 +333,37 @@ class StateUpdater:
             records = [record for record in records if record[0] < end]
             if not records:
                 return
-        job.task.restore(tp, records)
-        job.open[tp].count += len(records)
-        job.count += len(records)
+        changelog, count = job.open[tp], len(records)
+        changelog.position = records[-1][0] + 1
+        job.task.restore(tp, records, changelog.position)
+        changelog.count += count
+        job.count += count
+        job.task.metrics.restored += count
+        job.task.metrics.to_restore = sum(log.end - log.position for log in job.open.values())
         job.deadline = time.monotonic() + self._timeout_s
+        self._listener.on_batch_restored(tp, changelog.store, changelog.position - 1, count)
+
+    def _log_progress(self) -> None:
+        now = time.monotonic()
+        if now - self._logged_at < _PROGRESS_S:
+            return
+        self._logged_at = now
+        changelogs = [changelog for job in self._jobs.values() for changelog in job.open.values()]
+        done = sum(changelog.count for changelog in changelogs)
+        left = sum(max(0, changelog.end - changelog.position) for changelog in changelogs)
+        took = now - min(changelog.started for changelog in changelogs)
+        if took < _PROGRESS_S or not done:
+            return
+        rate = done / took
+        _log.info(
+            "Restoring %d stores of %d tasks: %d of %d records done, %d records/s, %d seconds left",
+            len(changelogs),
+            len(self._jobs),
+            done,
+            done + left,
+            rate,
+            left / rate,
+        )
 
     def _attempt(self, consumer: RecordConsumer, job: _Job, step: Callable[[RecordConsumer, _Job], None]) -> None:
         if time.monotonic() < job.not_before:
@@ -305,57 +380,64 @@ class StateUpdater:
         except Exception as e:
             self._fail(consumer, job, e)
 
+    def _begin_together(self, consumer: RecordConsumer, jobs: list[_Job]) -> bool:
+        """Begin several restores with one round of questions; returns whether they are left to be begun singly."""
+        if any(job.not_before for job in jobs):
+            return True
+        try:
+            found = self._look_up(consumer, jobs)
+        except (TimeoutException, MissingSourceTopicException):
+            return True
+        for job in jobs:
+            try:
+                self._open_changelogs(consumer, job, found)
+            except Exception as e:
+                self._fail(consumer, job, e)
+        return False
+
     def _begin(self, consumer: RecordConsumer, job: _Job) -> None:
-        task = job.task
+        self._open_changelogs(consumer, job, self._look_up(consumer, [job]))
+
+    def _look_up(self, consumer: RecordConsumer, jobs: list[_Job]) -> _Found:
         # waits for offsets in a predecessor's open transaction: only what is final may be started from
-        committed = consumer.committed(task.partitions, _COMMITTED_WAIT_S)
-        partitions = list(task.changelogs)
-        ends = self._admin.list_offsets(partitions, "latest")
-        targets = dict(ends)
-        starts = self._admin.list_offsets(partitions, "earliest")
-        ids = self._admin.topic_ids(tp.topic for tp in partitions)
+        committed = consumer.committed([tp for job in jobs for tp in job.task.partitions], _COMMITTED_WAIT_S)
+        partitions = [tp for job in jobs for tp in job.task.changelogs]
+        return _Found(
+            committed,
+            self._admin.list_offsets(partitions, "latest"),
+            self._admin.list_offsets(partitions, "earliest"),
+            self._admin.topic_ids(tp.topic for tp in partitions),
+        )
+
+    def _open_changelogs(self, consumer: RecordConsumer, job: _Job, found: _Found) -> None:
+        task = job.task
+        committed = {tp: found.committed[tp] for tp in task.partitions}
+        check_origins(task, found.topic_ids)
         offsets: dict[TopicPartition, int] = {}
         for tp, store in task.changelogs.items():
-            self._check_origin(task, store, ids.get(tp.topic))
-            known = store.rows.body.offset()
-            if known is not None and not starts[tp] <= known <= ends[tp]:
+            known, start, end = store.rows.body.offset(), found.starts[tp], found.ends[tp]
+            if known is not None and not start <= known <= end:
                 raise TaskCorruptedException(
                     f"task {task.id}: store {store.name} reflects offset {known} of {tp}, but the log holds "
-                    f"{starts[tp]} to {ends[tp]}: the topic was deleted or truncated. The local store is dropped and "
+                    f"{start} to {end}: the topic was deleted or truncated. The local store is dropped and "
                     "restored from what there is.",
                     (task.id,),
                     wipe=True,
                 )
-            offsets[tp] = starts[tp] if known is None else known
-        for tp in task.source_changelogs:
-            # what comes after is input: the task processes it itself
-            entry = committed.get(tp)
-            targets[tp] = offsets[tp] if entry is None else min(entry.offset, ends[tp])
-        for tp, offset in offsets.items():
-            job.open[tp] = _Changelog(targets[tp], time.monotonic(), task.changelogs[tp].name)
-            _log.debug("task %s: restoring %s from %d to %d", task.id, tp, offset, targets[tp])
+            offsets[tp] = begin = start if known is None else known
+            if tp in task.source_changelogs:
+                # what comes after is input: the task processes it itself
+                entry = committed.get(tp)
+                end = begin if entry is None else min(entry.offset, end)
+            job.open[tp] = _Changelog(begin, end, time.monotonic(), store.name)
+            _log.debug("task %s: restoring %s from %d to %d", task.id, tp, begin, end)
+            self._listener.on_restore_start(tp, store.name, begin, end)
+        task.metrics.to_restore = sum(log.end - log.position for log in job.open.values())
         consumer.incremental_assign(offsets)
         job.committed = committed
         for tp, changelog in list(job.open.items()):
-            if offsets[tp] >= changelog.end:
-                self._finish(consumer, job, tp, changelog, offsets[tp])
-
-    @staticmethod
-    def _check_origin(task: StreamTask, store: StoreBase[Any, Any], topic_id: str | None) -> None:
-        """A store of a topic that was deleted and made anew (a reset) holds rows that the new one knows nothing of."""
-        body = store.rows.body
-        known = body.origin()
-        if topic_id is None or known == topic_id:
-            return
-        if known is not None:
-            _log.warning(
-                "task %s: the changelog topic of store %s was deleted and made anew (a reset): the local rows are "
-                "dropped and restored from the new one",
-                task.id,
-                store.name,
-            )
-            body.clear()
-        body.remember_origin(topic_id)
+            if changelog.position >= changelog.end:
+                self._finish(consumer, job, tp, changelog, changelog.position)
 
     def _finish(
         self, consumer: RecordConsumer, job: _Job, tp: TopicPartition, changelog: _Changelog, position: int
@@ -370,6 +452,7 @@ class StateUpdater:
             changelog.count,
             time.monotonic() - changelog.started,
         )
+        self._listener.on_restore_end(tp, changelog.store, changelog.count)
 
     def _hand_back(self, consumer: RecordConsumer, job: _Job) -> None:
         committed = job.committed or {}
@@ -385,6 +468,7 @@ class StateUpdater:
                 job.task.id,
             )
         del self._jobs[job.task.id]
+        job.task.metrics.to_restore = 0
         with self._guard:
             self._ready.append(Restored(job.task, positions, committed, job.count))
 

@@ -5,10 +5,11 @@ queues, then restored tasks taken over, then every task processed for a bounded 
 
 What happens when …
 
-* *an assignment comes*: new tasks are made and go to the state updater; tasks kept go on meanwhile.
+* *an assignment comes*: new tasks are made and go to the state updater; tasks kept go on meanwhile. One that was a
+  standby task here goes on with its open stores, and so does the other way round a revoked one that becomes a standby.
 * *tasks are revoked*: all tasks commit together, the revoked ones close, then the membership tells the group.
 * *the member is lost, or fenced* (:class:`TaskMigratedException`): what was sent is given up, every task closes without
-  committing, the member joins again.
+  committing, the member joins again. Standby tasks, which nobody minds, go on.
 * *a transaction cannot commit, or nobody knows whether it did* (:class:`TransactionAbortableException`,
   :class:`TaskCorruptedException`): the same for the tasks, but the membership stays: after a pause that grows they are
   made again and restore their delta.
@@ -31,7 +32,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headrace.api.engine import NEVER
-from headrace.assignment import RUNNING_OFFSET, SubscriptionInfo, encode_subscription
+from headrace.assignment import SubscriptionInfo, encode_subscription
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
     LockException,
@@ -52,9 +53,11 @@ from headrace.kafka import (
     TopicAdmin,
 )
 from headrace.resets import AutoOffsetReset
+from headrace.runtime.changelogs import end_sums
 from headrace.runtime.client import reset_policies
 from headrace.runtime.committer import Committer
 from headrace.runtime.groups import MemberParts
+from headrace.runtime.standbys import StandbyTasks
 from headrace.runtime.state_updater import StateUpdater
 from headrace.runtime.states import THREAD_TRANSITIONS, StateMachine, ThreadState
 from headrace.state.cache import CacheBudget
@@ -63,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from headrace.kafka import JoinClaims, Membership, MembershipEvent
-    from headrace.records import TaskId, TopicPartition
+    from headrace.records import HostInfo, HostPartitions, TaskId, TopicPartition
     from headrace.runtime.client import ClientSettings
     from headrace.runtime.state_updater import Restored
     from headrace.topology.built import SubTopology
@@ -97,6 +100,7 @@ class StreamThread:
     _admin: TopicAdmin
     _consumer: RecordConsumer
     _updater: StateUpdater
+    _standbys: StandbyTasks
     _membership: Membership
     _committer: Committer
 
@@ -141,6 +145,8 @@ class StreamThread:
         self._global_stores = global_stores
         self._last_purge = self._last_look = time.monotonic()
         self._purge_due = False
+        self.hosts: Mapping[HostInfo, HostPartitions] = {}
+        """What every instance with an ``application.server`` has, as of the last assignment."""
         self._cleanup = ExitStack()
 
     @property
@@ -210,7 +216,14 @@ class StreamThread:
         later(admin.close)
         self._take_plan(self._prepared(admin))
         self._membership = shared.group.member(
-            MemberParts(self.index, f"{self.name}-consumer", lambda: self._plan, self._subscription, self._task_offsets)
+            MemberParts(
+                self.index,
+                f"{self.name}-consumer",
+                lambda: self._plan,
+                self._subscription,
+                shared.positions,
+                lambda: end_sums(self._admin, self._plan, shared.application_id),
+            )
         )
         later(lambda: self._membership.close(self._leave_group))
         self._committer = committer = Committer(
@@ -232,7 +245,12 @@ class StreamThread:
             admin,
             self._reset_policy,
             shared.task_timeout_ms,
+            shared.listeners,
         )
+        self._standbys = StandbyTasks(
+            self.name, shared, self, self._updater, lambda: self._plan, self._membership.note_poll
+        )
+        later(self._standbys.close)
         later(self._close_tasks)
         later(lambda: self._updater.close(_CLOSE_UPDATER_S))
         self._updater.start()
@@ -276,22 +294,21 @@ class StreamThread:
         self._membership.request_rejoin("topics of its patterns have changed")
 
     def _subscription(self, claims: JoinClaims) -> bytes:
-        stored = frozenset(self._shared.directory.task_ids())
+        shared = self._shared
         return encode_subscription(
             SubscriptionInfo(
-                self._shared.process_id.bytes,
+                shared.process_id.bytes,
                 claims.owned,
-                stored,
-                self._shared.fingerprint,
-                self._task_offsets(),
+                frozenset(shared.directory.task_ids()),
+                shared.fingerprint,
+                shared.positions(),
                 claims.standbys,
-                request=claims.request,
-                version=claims.version,
+                shared.config.application_host,
+                shared.config.client_tags,
+                claims.request,
+                claims.version,
             )
         )
-
-    def _task_offsets(self) -> Mapping[TaskId, int]:
-        return dict.fromkeys(list(self._running), RUNNING_OFFSET)
 
     def _partition_count(self, topic: str) -> int:
         count = self._counts.get(topic)
@@ -442,11 +459,14 @@ class StreamThread:
                     "looking at internal topics",
                     lambda: self._shared.group.topics.confirm(self._admin, self._plan),
                 )
+            self.hosts = event.hosts
+            self._standbys.set(event.standbys, event.all_tasks)
             self._start_tasks(event.all_tasks - self._again)
+            self._standbys.serve()
         elif isinstance(event, Revoked):
             _log.info("%s: revoked tasks %s", self.name, _names(event.tasks))
             self._machine.try_move(ThreadState.PARTITIONS_REVOKED)
-            self._hand_over(event.tasks)
+            self._hand_over(event.tasks, self._next_standbys())
         elif isinstance(event, ShutdownRequested):
             _log.warning("%s: %s", self.name, event.reason)
             self._on_shutdown(event.reason)
@@ -454,12 +474,17 @@ class StreamThread:
             self._lost(event)
         self._settle()
 
+    def _next_standbys(self) -> frozenset[TaskId]:
+        """The standby tasks of the assignment that comes with a revocation: such tasks keep their stores open."""
+        return next((event.standbys for event in self._events if isinstance(event, Assigned)), frozenset())
+
     def _lost(self, event: Lost) -> None:
         _log.warning("%s: lost its membership: %s", self.name, event.reason)
         self._machine.try_move(ThreadState.PARTITIONS_REVOKED)
         self._abandon(None)
 
     def _start_waiting_tasks(self) -> None:
+        self._standbys.serve()
         if self._waiting_for_directory:
             self._start_tasks(set(self._waiting_for_directory))
         if self._again and time.monotonic() >= self._again_at:
@@ -501,12 +526,14 @@ class StreamThread:
                     self._consumer.is_caught_up,
                     partitions,
                     self._global_stores(),
+                    self._standbys.take(task_id),
                 )
             except BaseException:
                 shared.directory.release(task_id, self)
                 raise
             self._tasks[task_id] = task
             task.transition(TaskState.RESTORING)
+            self._shared.positions.opened(task)
             self._updater.add(task)
 
     def _take_restored(self) -> None:
@@ -521,6 +548,7 @@ class StreamThread:
         task.resume_from(restored.committed)
         task.complete_restoration()
         self._running[task.id] = task
+        self._shared.positions.running(task)
         for partition in task.partitions:
             self._by_partition[partition] = task
         self._consumer.incremental_assign(restored.positions)
@@ -545,6 +573,7 @@ class StreamThread:
         known = self._consumer.position(self._by_partition)
         if self._committer.commit(list(self._running.values()), known.get):
             self._purge_due = True
+        self._shared.positions.save()
 
     def _purge(self) -> None:
         """Delete committed records of repartition topics; also those of a last commit, after which nothing comes."""
@@ -589,7 +618,7 @@ class StreamThread:
 
         self._updater.submit(look)
 
-    def _hand_over(self, task_ids: Iterable[TaskId]) -> None:
+    def _hand_over(self, task_ids: Iterable[TaskId], standbys: frozenset[TaskId]) -> None:
         leaving = set(task_ids)
         self._waiting_for_directory -= leaving
         self._again -= leaving
@@ -602,7 +631,7 @@ class StreamThread:
                 # the next owners start from what is committed; the tasks that stay are revived by the caller
                 failure = e
         for task_id in leaving:
-            self._close_task(task_id)
+            self._close_task(task_id, keep=task_id in standbys)
         self._membership.revoked(leaving)
         if failure is not None:
             raise failure
@@ -619,6 +648,7 @@ class StreamThread:
         self._remove_from_updater(list(self._tasks))
         for task_id in list(self._tasks):
             self._close_task(task_id)
+        self._standbys.drop_kept()
         self._committer.give_up(error)
 
     def _revive(self, error: StreamsException, wipe: Iterable[TaskId]) -> None:
@@ -631,7 +661,8 @@ class StreamThread:
         self._again, self._again_at = again, time.monotonic() + pause_s
         self._machine.try_move(ThreadState.PARTITIONS_ASSIGNED)
 
-    def _close_task(self, task_id: TaskId) -> None:
+    def _close_task(self, task_id: TaskId, *, keep: bool = False) -> None:
+        """Close a task; with ``keep`` its stores stay open for the standby task that takes its place."""
         task = self._tasks.pop(task_id, None)
         if task is None:
             return
@@ -641,13 +672,20 @@ class StreamThread:
                 self._paused.difference_update(gone)
                 self._consumer.incremental_unassign(gone)
         finally:
-            try:
-                task.close()
-            except Exception as e:
-                # its records are committed or dropped by now; only a processor's close() can fail here
-                _log.warning("%s: task %s did not close in good order: %s", self.name, task_id, e)
-            finally:
-                self._shared.directory.release(task_id, self)
+            self._shared.positions.closed(task)
+            if keep:
+                self._standbys.keep(task_id, task.recycle())
+            else:
+                self._close_stores(task)
+
+    def _close_stores(self, task: StreamTask) -> None:
+        try:
+            task.close()
+        except Exception as e:
+            # its records are committed or dropped by now; only a processor's close() can fail here
+            _log.warning("%s: task %s did not close in good order: %s", self.name, task.id, e)
+        finally:
+            self._shared.directory.release(task.id, self)
 
     def _commit_last(self) -> None:
         try:

@@ -13,9 +13,14 @@ from headrace.config import StreamsConfig
 from headrace.engine.serdes import check_serdes
 from headrace.errors import IllegalStateException, TopologyException
 from headrace.runtime.classes import engine_settings
-from headrace.runtime.client import ClientSettings, fingerprint
+from headrace.runtime.client import (
+    ClientSettings,
+    Listeners,
+    fingerprint,
+)
 from headrace.runtime.global_thread import GlobalStreamThread
 from headrace.runtime.groups import group_protocol
+from headrace.runtime.positions import StatePositions
 from headrace.runtime.states import CLIENT_TRANSITIONS, State, StateMachine, ThreadState
 from headrace.runtime.stream_thread import StreamThread
 from headrace.state.directory import StateDirectory
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from headrace.api.restore import StandbyUpdateListener, StateRestoreListener
     from headrace.records import TaskId
     from headrace.topology import Topology
 
@@ -93,6 +99,8 @@ class KafkaStreams:
                 repartition_purge_interval_ms=get(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG),
                 cache_bytes_per_thread=get(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG) // max(caches, 1),
                 default_reset_policy=self._config.auto_offset_reset,
+                positions=StatePositions(self._directory),
+                listeners=Listeners(),
             )
         except BaseException:
             self._directory.close()
@@ -134,6 +142,24 @@ class KafkaStreams:
         """
         self._only_before_start("the state listener")
         self._listener = listener
+
+    def set_global_state_restore_listener(self, listener: StateRestoreListener) -> None:
+        """Have ``listener`` told of every restore of this instance's stores, those of global stores too.
+
+        Raises:
+            IllegalStateException: The client was started already.
+        """
+        self._only_before_start("the restore listener")
+        self._shared.listeners.restore = listener
+
+    def set_standby_update_listener(self, listener: StandbyUpdateListener) -> None:
+        """Have ``listener`` told of this instance's standby tasks.
+
+        Raises:
+            IllegalStateException: The client was started already.
+        """
+        self._only_before_start("the standby listener")
+        self._shared.listeners.standby = listener
 
     def set_uncaught_exception_handler(
         self, handler: Callable[[Exception], StreamThreadExceptionResponse] | None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import ProcessChange
     from headrace.api.serde import Serde, Serializer
+    from headrace.api.stores import KeyValueBody
     from headrace.records import Headers, RawRecord
     from headrace.state.buffer import BufferedStore
     from headrace.state.cache import CacheEntry
@@ -115,6 +116,20 @@ class StoreBase(Generic[K, V]):
             if self.cache is not None:
                 self.cache.clear()
             self.rows.close()
+
+    def clear(self) -> None:
+        """Forget everything, committed rows and the changelog offset too."""
+        self.rows.body.clear()
+        self.drop_uncommitted()
+
+    def detach(self) -> KeyValueBody:
+        """Close, and give the body, which stays open with its committed rows: another store goes on with it."""
+        if self._open:
+            self._open = False
+            if self.cache is not None:
+                self.cache.clear()
+            self.rows.drop()
+        return self.rows.body
 
     def drop_uncommitted(self) -> None:
         """Forget cached and buffered writes."""

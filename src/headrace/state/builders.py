@@ -105,7 +105,7 @@ class StoreBuilder(Generic[K, V]):
         """
 
     def _rows(self, context: StoreContext) -> BufferedStore:
-        return BufferedStore(self.name, self.supplier.open(context.path), context.log)
+        return BufferedStore(self.name, context.open(self.supplier), context.log)
 
     def _serdes(self, context: StoreContext) -> tuple[Serde[K], Serde[V]]:
         return context.key_serde(self.key_serde), context.value_serde(self.value_serde)
@@ -435,7 +435,7 @@ class Stores:
 def _key_value_rows(
     supplier: KeyValueBytesStoreSupplier, context: StoreContext, *, log_forgotten: bool
 ) -> BufferedStore:
-    name, body, most = supplier.name, supplier.open(context.path), supplier.max_entries
+    name, body, most = supplier.name, context.open(supplier), supplier.max_entries
     if most is None:
         return BufferedStore(name, body, context.log)
     return LruRows(name, body, context.log, most, log_forgotten=log_forgotten)

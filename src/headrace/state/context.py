@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from headrace.api.engine import RecordContext
     from headrace.api.serde import Serde
+    from headrace.api.stores import KeyValueBody, StoreSupplier
     from headrace.state.buffer import Log
     from headrace.state.cache import CacheBudget
 
@@ -30,6 +31,7 @@ class StoreContext:
         budget: The thread's cache memory; None: no caching.
         drop: Counts one write as dropped for a reason.
         place: The store with its topic and operators, for messages.
+        body: An open body that the store goes on with; None: it opens its own.
     """
 
     serde_topic: str
@@ -41,3 +43,8 @@ class StoreContext:
     budget: CacheBudget | None
     drop: Callable[[str], None]
     place: str = "store"
+    body: KeyValueBody | None = None
+
+    def open(self, supplier: StoreSupplier) -> KeyValueBody:
+        """The body for the store: the one that is open already, or a new one."""
+        return supplier.open(self.path) if self.body is None else self.body

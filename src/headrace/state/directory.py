@@ -5,6 +5,7 @@
     {state.dir}/{application.id}/.lock                              held by one process (POSIX record lock, as Java's)
                                 /kafka-streams-process-metadata     {"processId": "<uuid>"}
                                 /{sub-topology}_{partition}/rocksdb/{store}
+                                /{sub-topology}_{partition}/position    about how far the stores are, a number
                                 /global/rocksdb/{store}
                                 /global/checkpoint.json
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _METADATA = "kafka-streams-process-metadata"
 _GLOBAL = "global"
+_POSITION = "position"
 _held: dict[Path, StateDirectory] = {}
 _held_guard = threading.Lock()
 
@@ -138,6 +140,25 @@ class StateDirectory:
             if entry.is_dir():
                 with contextlib.suppress(TaskIdFormatException):
                     yield TaskId.parse(entry.name)
+
+    def has_task(self, task_id: TaskId) -> bool:
+        """Whether the task has a directory here."""
+        return self.task_directory(task_id).is_dir()
+
+    def offset_sums(self) -> dict[TaskId, int]:
+        """What :meth:`save_offset_sum` wrote, of every task that has a directory."""
+        found: dict[TaskId, int] = {}
+        for task_id in self.task_ids():
+            # no file, or a torn one: nothing is known
+            with contextlib.suppress(OSError, ValueError):
+                found[task_id] = int((self.task_directory(task_id) / _POSITION).read_text(encoding="ascii"))
+        return found
+
+    def save_offset_sum(self, task_id: TaskId, total: int) -> None:
+        """Remember about how far the task's stores are; nothing happens when it has no directory."""
+        path = self.task_directory(task_id) / _POSITION
+        with contextlib.suppress(OSError):
+            path.write_text(str(total), encoding="ascii")
 
     def remove_task(self, task_id: TaskId) -> None:
         """Delete the directory of a task that nobody holds.

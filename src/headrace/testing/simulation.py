@@ -209,7 +209,7 @@ class Instance:
                 entry = self._brokers.committed.get(changelog)
                 end = 0 if entry is None else entry.offset
             if known < end:
-                task.restore(changelog, list(log[known:end]))
+                task.restore(changelog, list(log[known:end]), end)
                 count += end - known
         self.restored[task.id] = count
         committed = {partition: self._brokers.committed.get(partition) for partition in task.partitions}

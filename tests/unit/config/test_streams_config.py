@@ -182,7 +182,7 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(key: str, value: Any, a
     [
         ("config.providers", "file"),
         ("default.client.supplier", "my.module:Supplier"),
-        ("task.assignor.class", "my.module:Assignor"),
+        ("rack.aware.assignment.strategy", "min_traffic"),
         ("partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner"),
         ("producer.interceptor.classes", "a.B"),
         ("consumer.ssl.engine.factory.class", "my:Factory"),
@@ -193,6 +193,19 @@ def test_what_would_change_results_is_refused(key: str, value: str) -> None:
     with pytest.raises(ConfigException, match=f"'{key}'") as error:
         config({key: value})
     assert "this version" in str(error.value) or "must be" in str(error.value)
+
+
+def test_a_task_assignor_of_ones_own_is_refused() -> None:
+    with pytest.raises(ConfigException, match="HighAvailabilityTaskAssignor, the default, and StickyTaskAssignor"):
+        config({"task.assignor.class": "my.module:Assignor"})
+
+
+def test_every_tag_that_counts_is_a_client_tag() -> None:
+    assert config({"rack.aware.assignment.tags": "zone", "client.tag.zone": "a"}).client_tags == {"zone": "a"}
+    with pytest.raises(ConfigException, match=r"'client\.tag\.rack' is not set"):
+        config({"rack.aware.assignment.tags": "zone,rack", "client.tag.zone": "a"})
+    with pytest.raises(ConfigException, match="at most 30"):
+        config({"client.tag.zone": "a" * 31})
 
 
 def test_a_refused_or_idle_key_at_its_default_is_silent(caplog: pytest.LogCaptureFixture) -> None:
@@ -206,9 +219,7 @@ def test_a_key_without_effect_warns_once(row: ConfigKey, caplog: pytest.LogCaptu
     by_type = {ConfigType.BOOLEAN: not row.parse_default(), ConfigType.LIST: "x", ConfigType.CLASS: "a:b"}
     by_name = {
         "upgrade.from": "4.3",
-        "application.server": "h:1",
         "metrics.recording.level": "DEBUG",
-        "rack.aware.assignment.strategy": "min_traffic",
         "default.interactive.query.isolation.level": "READ_COMMITTED",
     }
     c = config({row.name: by_name.get(row.name, by_type.get(row.type, 70000))})

@@ -429,7 +429,8 @@ def test_counters_of_a_task() -> None:
     bench = Bench(counting())
     bench.add("in", ("k", "x", 1), (None, "x", 2))
     bench.process()
-    assert bench.task.metrics.snapshot() == {"process-total": 2, "dropped-records-total": 1}
+    totals = bench.task.metrics.snapshot()
+    assert (totals["process-total"], totals["dropped-records-total"]) == (2, 1)
 
 
 def test_a_task_reads_and_writes_its_own_partition() -> None:

@@ -255,7 +255,8 @@ def test_all_sub_topologies_are_one_task() -> None:
         source.pipe_input("k", "1")
         driver.create_input_topic("in2", TEXT.serializer, TEXT.serializer).pipe_input("k", "2")
         assert out.read_values_to_list() == ["1", "2"]
-        assert driver.metrics() == {"process-total": 2, "dropped-records-total": 0}
+        totals = driver.metrics()
+        assert (totals["process-total"], totals["dropped-records-total"]) == (2, 0)
 
 
 # stores

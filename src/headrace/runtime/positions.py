@@ -1,0 +1,89 @@
+"""How far the state of this process is: what each member says of it when it joins, and what is asked of it at run time.
+
+A number a task: the sum of its stores' changelog offsets. Of tasks that are open it is read from the stores; of others
+from a file in the task's directory, written when the task closes and now and then meanwhile. After a kill the file is a
+little behind, which only makes the task look less caught up than it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from headrace.assignment import RUNNING_OFFSET
+from headrace.runtime.changelogs import offset_sum
+
+if TYPE_CHECKING:
+    from headrace.records import TaskId, TopicPartition
+    from headrace.runtime.changelogs import Restorable
+    from headrace.state.directory import StateDirectory
+
+_SAVE_EVERY_S = 5.0
+
+
+class StatePositions:
+    """See the module; one for all threads of a client."""
+
+    def __init__(self, directory: StateDirectory) -> None:
+        self._directory = directory
+        self._guard = threading.Lock()
+        self._open: dict[TaskId, Restorable] = {}
+        self._running: set[TaskId] = set()
+        self._closed = directory.offset_sums()
+        self._saved_at = 0.0
+
+    def __call__(self) -> dict[TaskId, int]:
+        """By task the offset sum, or ``RUNNING_OFFSET``; of tasks that have state here."""
+        with self._guard:
+            found = {task_id: offset for task_id, offset in self._closed.items() if self._directory.has_task(task_id)}
+            found |= {task_id: offset_sum(task) for task_id, task in self._open.items() if task.changelogs}
+            return found | dict.fromkeys(self._running, RUNNING_OFFSET)
+
+    def opened(self, task: Restorable) -> None:
+        """The task's stores are open: it restores, or follows."""
+        with self._guard:
+            self._open[task.id] = task
+
+    def running(self, task: Restorable) -> None:
+        """The task has all its state and processes."""
+        if task.changelogs:
+            with self._guard:
+                self._running.add(task.id)
+
+    def closed(self, task: Restorable) -> None:
+        """The task's stores are about to be closed, or were."""
+        with self._guard:
+            self._running.discard(task.id)
+            if self._open.get(task.id) is task:
+                del self._open[task.id]
+                self._save(task)
+
+    def save(self) -> None:
+        """Write down how far open tasks are; does nothing most of the time."""
+        if time.monotonic() - self._saved_at < _SAVE_EVERY_S:
+            return
+        with self._guard:
+            self._saved_at = time.monotonic()
+            for task in self._open.values():
+                self._save(task)
+
+    def offsets(self) -> dict[TopicPartition, int | None]:
+        """The next offset that each open store reads from its changelog; None for one that writes it."""
+        with self._guard:
+            return {
+                tp: None if task.id in self._running else store.rows.body.offset() or 0
+                for task in self._open.values()
+                for tp, store in task.changelogs.items()
+            }
+
+    def stores(self) -> dict[TopicPartition, str]:
+        """The name of the store by its changelog partition, of open tasks."""
+        with self._guard:
+            return {tp: store.name for task in self._open.values() for tp, store in task.changelogs.items()}
+
+    def _save(self, task: Restorable) -> None:
+        total = offset_sum(task, persistent_only=True)
+        if total > 0 and self._closed.get(task.id) != total:
+            self._closed[task.id] = total
+            self._directory.save_offset_sum(task.id, total)
