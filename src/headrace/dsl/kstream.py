@@ -457,6 +457,7 @@ class KStream(Generic[K, V]):
         )
 
     def _join(self, other: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: bool) -> KStream[K, Any]:
+        kind = type(other).__name__
         join: Callable[..., KStream[K, Any]]
         chosen: dict[str, Any] = {"left": left}
         if isinstance(other, KStream):
@@ -466,12 +467,12 @@ class KStream(Generic[K, V]):
         elif isinstance(other, GlobalKTable):
             join = self._join_global
         else:
-            raise TypeError(f"a KStream is joined with a stream or a table, not with a {type(other).__name__}")
+            raise TypeError(f"a KStream is joined with a stream or a table, not with a {kind}")
         try:
             bound = signature(join).bind(other, *args, **kwargs, **chosen)
         except TypeError as e:
             name = "left_join" if left else "join"
-            raise TypeError(f"KStream.{name}() with a {type(other).__name__}: {e}") from None
+            raise TypeError(f"KStream.{name}() with a {kind}: {e}") from None
         return join(*bound.args, **bound.kwargs)
 
     def _join_global(
