@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from headrace.api.serde import Serde
+    from headrace.api.stores import SessionBytesStoreSupplier, WindowBytesStoreSupplier
     from headrace.api.windows import Window
     from headrace.records import Headers, RawRecord
     from headrace.state.buffer import BufferedStore
@@ -46,20 +47,23 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
         key_serde: Serde[K],
         value_serde: Serde[V],
         row_format: RowFormat,
+        supplier: WindowBytesStoreSupplier | SessionBytesStoreSupplier,
         context: StoreContext,
         *,
         caching: bool,
-        retention_ms: int,
-        segment_interval_ms: int,
-        time_first: bool,
         shown_ms: int | None = None,
     ) -> None:
         super().__init__(rows, key_serde, value_serde, row_format, context, caching=caching)
-        persistent = rows.body.persistent
+        persistent, time_first = rows.body.persistent, supplier.time_first
+        self.retention_ms = supplier.retention_ms
         self._segments = Segments(
-            rows, retention_ms, segment_interval_ms, takes_whole_segments=persistent, shown_ms=shown_ms
+            rows,
+            supplier.retention_ms,
+            supplier.segment_interval_ms,
+            takes_whole_segments=persistent,
+            shown_ms=shown_ms,
         )
-        self._cached_segments = SegmentNumbers(segment_interval_ms)
+        self._cached_segments = SegmentNumbers(supplier.segment_interval_ms)
         self._drop = context.drop
         self._by_time = time_first or not persistent
         self._indexed = time_first

@@ -62,18 +62,7 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         *,
         caching: bool,
     ) -> None:
-        super().__init__(
-            rows,
-            key_serde,
-            value_serde,
-            row_format,
-            context,
-            caching=caching,
-            retention_ms=supplier.retention_ms,
-            segment_interval_ms=supplier.segment_interval_ms,
-            time_first=supplier.time_first,
-        )
-        self.retention_ms = supplier.retention_ms
+        super().__init__(rows, key_serde, value_serde, row_format, supplier, context, caching=caching)
         # as in Java, sessions of a range of keys come by key from disk, although those of a range of time come by time
         self._by_time = not rows.body.persistent
 

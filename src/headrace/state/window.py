@@ -63,21 +63,12 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         *,
         caching: bool,
     ) -> None:
+        # as in Java, one that is ordered by time shows its rows a millisecond longer
+        shown_ms = supplier.retention_ms + 1 if supplier.time_first and rows.body.persistent else None
         super().__init__(
-            rows,
-            key_serde,
-            value_serde,
-            row_format,
-            context,
-            caching=caching,
-            retention_ms=supplier.retention_ms,
-            segment_interval_ms=supplier.segment_interval_ms,
-            time_first=supplier.time_first,
-            # as in Java, one that is ordered by time shows its rows a millisecond longer
-            shown_ms=supplier.retention_ms + 1 if supplier.time_first and rows.body.persistent else None,
+            rows, key_serde, value_serde, row_format, supplier, context, caching=caching, shown_ms=shown_ms
         )
         self.window_size_ms = supplier.window_size_ms
-        self.retention_ms = supplier.retention_ms
         self._duplicates = supplier.retain_duplicates
 
     def get_pair(self, key: K, window_start: int) -> tuple[Any, ...] | None:
