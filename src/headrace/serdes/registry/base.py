@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.config.loading import load
 from headrace.errors import ConfigException, KafkaException, SerializationException
+from headrace.records import Headers
 from headrace.serdes.registry.client import RegisteredSchema, Schema, SchemaRegistryClient, is_unknown, shared_client
 from headrace.serdes.registry.errors import RegistryException
 from headrace.serdes.registry.settings import SerdeSettings
@@ -30,18 +32,17 @@ from headrace.serdes.registry.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
-
-    from headrace.records import Headers
+    from collections.abc import Hashable, Mapping
 
 T = TypeVar("T")
+B = TypeVar("B")
 
 _NOT_VALID: Final = 422
 _NOT_COMPATIBLE: Final = 409
 
 
-_BoundWriter: TypeAlias = "tuple[Callable[[T], bytes], Callable[[T, Headers], bytes]]"
-_BoundReader: TypeAlias = "tuple[Callable[[bytes], T], Callable[[bytes, Headers | None], T] | None]"
+_BoundWriter: TypeAlias = tuple[Callable[[T], bytes], Callable[[T, Headers], bytes]]
+_BoundReader: TypeAlias = tuple[Callable[[bytes], T], Callable[[bytes, Headers | None], T] | None]
 
 
 class OwnSchema(NamedTuple):
@@ -58,10 +59,14 @@ class _Frame(NamedTuple):
     encode: Callable[[Any], bytes]
 
 
-class _Registered:
-    """What both halves have: client, settings, and whether they are of keys."""
+class _Registered(Generic[B]):
+    """What both halves have: client, settings, whether they are of keys, and what is bound (``B``) by topic."""
+
+    schema_type: ClassVar[str]
 
     def __init__(self) -> None:
+        super().__init__()
+        self._bound: dict[str, B] = {}
         self._is_key = False
         self._given_client: SchemaRegistryClient | None = None
         self._given_settings = SerdeSettings()
@@ -79,29 +84,20 @@ class _Registered:
             )
         return self._given_client
 
-    def _take(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        self._is_key = is_key
-        self._given_client = shared_client(configs)
-        self._given_settings = SerdeSettings.of(configs, is_key=is_key)
-
-
-class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
-    """Writes values with the id of their schema. Subclasses say which schema and how."""
-
-    schema_type: ClassVar[str]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._bound: dict[str, _BoundWriter[T]] = {}
-
     def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
         """Take the registry's address and the other settings.
 
         Raises:
             ConfigException: The address is missing, or a setting is not allowed.
         """
-        self._take(configs, is_key)
+        self._is_key = is_key
+        self._given_client = shared_client(configs)
+        self._given_settings = SerdeSettings.of(configs, is_key=is_key)
         self._bound.clear()
+
+
+class RegistrySerializer(_Registered[_BoundWriter[T]], Serializer[T], Generic[T]):
+    """Writes values with the id of their schema. Subclasses say which schema and how."""
 
     @abstractmethod
     def _schema_key(self, data: T) -> Any:
@@ -265,23 +261,8 @@ class RegistrySerializer(_Registered, Serializer[T], Generic[T]):
         return guid
 
 
-class RegistryDeserializer(_Registered, Deserializer[T], Generic[T]):
+class RegistryDeserializer(_Registered[_BoundReader[T]], Deserializer[T], Generic[T]):
     """Reads values by the schema whose id they bring along. Subclasses say how."""
-
-    schema_type: ClassVar[str]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._bound: dict[str, _BoundReader[T]] = {}
-
-    def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
-        """Take the registry's address and the other settings.
-
-        Raises:
-            ConfigException: The address is missing, or a setting is not allowed.
-        """
-        self._take(configs, is_key)
-        self._bound.clear()
 
     @abstractmethod
     def _decoder(self, schema: Schema) -> Callable[[bytes], T]:

@@ -76,11 +76,8 @@ class KafkaJsonSchemaSerializer(RegistrySerializer[Any]):
     def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
         """See the base."""
         super().configure(configs, is_key=is_key)
-        self._validate = self._validate or _wants_checks(configs)
-        name = _type_setting(is_key)
-        if self._type is None and configs.get(name) is not None:
-            self._type = as_type(configs[name], name)
-            self._schema = self._schema or _given_schema(self._type, None)
+        self._type, self._validate = _configured(configs, is_key, self._type, self._validate)
+        self._schema = self._schema or _given_schema(self._type, None)
 
     def _schema_key(self, data: Any) -> Any:
         return None
@@ -122,10 +119,7 @@ class KafkaJsonSchemaDeserializer(RegistryDeserializer[Any]):
     def configure(self, configs: Mapping[str, Any], *, is_key: bool) -> None:
         """See the base."""
         super().configure(configs, is_key=is_key)
-        self._validate = self._validate or _wants_checks(configs)
-        name = _type_setting(is_key)
-        if self._type is None and configs.get(name) is not None:
-            self._type = as_type(configs[name], name)
+        self._type, self._validate = _configured(configs, is_key, self._type, self._validate)
 
     def _decoder(self, schema: Schema) -> Callable[[bytes], Any]:
         decode: Callable[[bytes], Any] = msgspec.json.Decoder(self._type or Any).decode
@@ -211,13 +205,13 @@ def _given_schema(type_: Any, schema: str | Mapping[str, Any] | None) -> Schema 
     return Schema(msgspec.json.encode(json_schema(type_) if schema is None else schema).decode(), JSON)
 
 
-def _type_setting(is_key: bool) -> str:
-    return f"json.{'key' if is_key else 'value'}.type"
-
-
-def _wants_checks(configs: Mapping[str, Any]) -> bool:
-    given = configs.get(_CHECK)
-    return given is not None and bool(REGISTRY_KEYS[_CHECK].parse(given))
+def _configured(configs: Mapping[str, Any], is_key: bool, type_: Any, validate: bool) -> tuple[Any, bool]:
+    """The class of the values and whether they are checked, where the settings say what was not given."""
+    name = f"json.{'key' if is_key else 'value'}.type"
+    if type_ is None and configs.get(name) is not None:
+        type_ = as_type(configs[name], name)
+    wanted = configs.get(_CHECK)
+    return type_, validate or (wanted is not None and bool(REGISTRY_KEYS[_CHECK].parse(wanted)))
 
 
 def _checker(schema: Schema, used: tuple[tuple[SchemaReference, Schema], ...]) -> Callable[[bytes], None]:
