@@ -51,6 +51,27 @@ class WindowedAggregate(TableOperator):
         """How far stream time is past a window's end when the window takes no more records."""
         raise NotImplementedError
 
+    def rows(self, *inputs: ValueGetterSupplier) -> ValueGetterSupplier:
+        """See :class:`headrace.processors.rows.TableOperator`."""
+        return WindowRows(self.store_name)
+
+    def _results(
+        self, node: NodeContext, store: Any
+    ) -> tuple[ProcessChange | None, Callable[[int, Headers | None], None] | None, Callable[[], None] | None]:
+        """Where updates go at once, what emits the windows that have closed, and what begins the node's work.
+
+        The first is None also when the store's cache sends updates on, the others when windows are not waited for.
+        """
+        if self.emit is not EmitStrategy.ON_WINDOW_CLOSE:
+            cached: bool = store.set_flush_listener(node.forward_change, self.send_old_values)
+            return None if cached else node.forward_change, None, None
+        final = _FinalResults(node, self.store_name)
+        return None, self._bind_final(node, store, final), final.resume
+
+    def _bind_final(self, node: NodeContext, store: Any, final: _FinalResults) -> Callable[[int, Headers | None], None]:
+        """A function that emits the windows that have closed by a time."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class TimeWindowAggregate(WindowedAggregate):
@@ -66,10 +87,6 @@ class TimeWindowAggregate(WindowedAggregate):
         """See :class:`WindowedAggregate`."""
         return self.windows.grace_ms
 
-    def rows(self, *inputs: ValueGetterSupplier) -> ValueGetterSupplier:
-        """See :class:`headrace.processors.rows.TableOperator`."""
-        return WindowRows(self.store_name)
-
     def bind(self, node: NodeContext, /) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         initializer, aggregator, user_error = self.initializer, self.aggregator, node.user_error
@@ -77,11 +94,8 @@ class TimeWindowAggregate(WindowedAggregate):
         windows_for, grace = self.windows.windows_for, self.windows.grace_ms
         store: Any = node.store(self.store_name)
         get, put = store.get_pair, store.put_pair
-        on_close = self.emit is EmitStrategy.ON_WINDOW_CLOSE
-        forward = None if on_close else _forward_at_once(node, store, self.send_old_values)
-        final = _FinalResults(node, self.store_name) if on_close else None
+        forward, emit_final, resume = self._results(node, store)
         send_old = self.send_old_values and forward is not None
-        emit_final = self._bind_final(node, store, final) if final is not None else None
         observed = _NEVER
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
@@ -123,7 +137,7 @@ class TimeWindowAggregate(WindowedAggregate):
             if emit_final is not None:
                 emit_final(close_time, headers)
 
-        return Bound(process, init=None if final is None else final.resume)
+        return Bound(process, init=resume)
 
     def _bind_final(self, node: NodeContext, store: Any, final: _FinalResults) -> Callable[[int, Headers | None], None]:
         windows, size = self.windows, self.windows.size_ms
@@ -166,19 +180,12 @@ class SlidingWindowAggregate(WindowedAggregate):
         """See :class:`WindowedAggregate`."""
         return self.windows.grace_ms
 
-    def rows(self, *inputs: ValueGetterSupplier) -> ValueGetterSupplier:
-        """See :class:`headrace.processors.rows.TableOperator`."""
-        return WindowRows(self.store_name)
-
     def bind(self, node: NodeContext, /) -> Bound:
         """See :class:`headrace.api.engine.Operator`."""
         drop, drop_late, user_error = node.drop, node.drop_late, node.user_error
         difference, grace = self.windows.time_difference_ms, self.windows.grace_ms
         store: Any = node.store(self.store_name)
-        on_close = self.emit is EmitStrategy.ON_WINDOW_CLOSE
-        forward = None if on_close else _forward_at_once(node, store, self.send_old_values)
-        final = _FinalResults(node, self.store_name) if on_close else None
-        emit_final = self._bind_final(node, store, final) if final is not None else None
+        forward, emit_final, resume = self._results(node, store)
         updates = _SlidingUpdates(node, self, store, forward)
         observed = _NEVER
 
@@ -207,7 +214,7 @@ class SlidingWindowAggregate(WindowedAggregate):
             if emit_final is not None:
                 emit_final(close_time, headers)
 
-        return Bound(process, init=None if final is None else final.resume)
+        return Bound(process, init=resume)
 
     def _bind_final(self, node: NodeContext, store: Any, final: _FinalResults) -> Callable[[int, Headers | None], None]:
         difference = self.windows.time_difference_ms
@@ -362,10 +369,7 @@ class SessionWindowAggregate(WindowedAggregate):
         gap, closes_after = self.windows.gap_ms, self.closes_after_ms
         store: Any = node.store(self.store_name)
         find, put = store.find_pairs, store.put_pair
-        on_close = self.emit is EmitStrategy.ON_WINDOW_CLOSE
-        forward = None if on_close else _forward_at_once(node, store, self.send_old_values)
-        final = _FinalResults(node, self.store_name) if on_close else None
-        emit_final = self._bind_final(node, store, final) if final is not None else None
+        forward, emit_final, resume = self._results(node, store)
         send_old = self.send_old_values and forward is not None
         observed = _NEVER
 
@@ -410,10 +414,9 @@ class SessionWindowAggregate(WindowedAggregate):
             if emit_final is not None:
                 emit_final(wrapped(observed - closes_after), headers)
 
-        return Bound(process, init=None if final is None else final.resume)
+        return Bound(process, init=resume)
 
-    @staticmethod
-    def _bind_final(node: NodeContext, store: Any, final: _FinalResults) -> Callable[[int, Headers | None], None]:
+    def _bind_final(self, node: NodeContext, store: Any, final: _FinalResults) -> Callable[[int, Headers | None], None]:
         forward: ProcessChange = node.forward_change
         find_all: Callable[[int, int], list[Row]] = store.find_all_pairs
 
@@ -474,9 +477,3 @@ def _bind_emit(node: NodeContext, store: Any, size_ms: int) -> Callable[[int, in
             forward(Windowed(key, window), aggregate, None, True, timestamp, headers)
 
     return emit
-
-
-def _forward_at_once(node: NodeContext, store: Any, send_old_values: bool) -> ProcessChange | None:
-    """Where updates go, or None when the store's cache sends them on."""
-    cached: bool = store.set_flush_listener(node.forward_change, send_old_values)
-    return None if cached else node.forward_change
