@@ -18,6 +18,7 @@ _OWN_FAULTS: Final = (
     "Found a null keyChangingChild node",  # two joins below one key change, with merge.repartition.topics
     "KTable source state store must implement either",  # a join of a table that a windowed cogroup made
     "segment interval has changed",  # a cached session store at times less than its gap
+    "can't parse argument number",  # the text of a serializer's error, where the topic's name has braces
 )
 """Texts of errors of the Java library that are faults of its own: it should have gone on."""
 _MOST: Final = 50_000
@@ -64,8 +65,8 @@ class Java:
         result: dict[str, Any] = json.loads(line)
         if len(result.get("outputs", ())) > _MOST:
             return {"unusable": f"more than {_MOST} outputs"}
-        message = (result.get("error", {}).get("chain") or [{}])[-1].get("message") or ""
-        fault = next((text for text in _OWN_FAULTS if text in message), None)
+        messages = [link.get("message") or "" for link in result.get("error", {}).get("chain", ())]
+        fault = next((text for text in _OWN_FAULTS if any(text in message for message in messages)), None)
         return result if fault is None else {"unusable": f"the Java library's own fault: {fault}"}
 
     def run(self, case: Mapping[str, Any]) -> dict[str, Any]:
