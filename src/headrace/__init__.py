@@ -112,8 +112,8 @@ from headrace.records import TaskId, TopicPartition
 from headrace.resets import (
     AutoOffsetReset,
 )
-from headrace.runtime.states import State
-from headrace.runtime.streams import KafkaStreams, StreamThreadExceptionResponse
+from headrace.runtime.states import State, StreamThreadExceptionResponse
+from headrace.runtime.streams import KafkaStreams
 from headrace.serdes import JsonSerde, Serde, Serdes, SessionWindowedSerde, TimeWindowedSerde, WindowedSerdes
 from headrace.state import (
     AggregationWithHeaders,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,8 @@ class ClientSettings:
     default_reset_policy: AutoOffsetReset
     positions: StatePositions
     listeners: Listeners
+    paused: threading.Event = field(default_factory=threading.Event)
+    """Set while tasks neither process nor restore (``KafkaStreams.pause``)."""
 
 
 def reset_policies(built: BuiltTopology) -> dict[str, AutoOffsetReset]:

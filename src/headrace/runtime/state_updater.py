@@ -102,6 +102,7 @@ class StateUpdater:
         reset_policy: Callable[[TopicPartition], AutoOffsetReset],
         timeout_ms: int,
         listeners: Listeners,
+        paused: threading.Event,
     ) -> None:
         """Make it; nothing runs before :meth:`start`.
 
@@ -112,8 +113,10 @@ class StateUpdater:
             reset_policy: Where a partition without a committed offset begins.
             timeout_ms: ``task.timeout.ms``: how long brokers may keep a task from being restored.
             listeners: Told of restores and of standby tasks.
+            paused: While it is set no changelog is read.
         """
         self._make_consumer = consumer
+        self._paused = paused
         self._admin = admin
         self._reset_policy = reset_policy
         self._timeout_s = timeout_ms / 1000
@@ -272,6 +275,12 @@ class StateUpdater:
             _log.warning("%s; it is tried again later", e)
 
     def _advance(self, consumer: RecordConsumer) -> None:
+        if self._paused.is_set():
+            for job in self._jobs.values():
+                job.deadline = time.monotonic() + self._timeout_s
+            with self._guard:
+                self._guard.wait(_RETRY_S)
+            return
         if not self._jobs:
             if self._follower:
                 self._follower.advance(consumer, _POLL_S, _BATCH)

@@ -84,6 +84,18 @@ THREAD_TRANSITIONS: Mapping[ThreadState, frozenset[ThreadState]] = {
     ThreadState.DEAD: frozenset(),
 }
 
+
+class StreamThreadExceptionResponse(Enum):
+    """What follows when a stream thread has died of an error."""
+
+    REPLACE_THREAD = "REPLACE_THREAD"
+    """A new thread takes its place; the error may come again."""
+    SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
+    """This client closes and goes to ERROR; other instances take its tasks over."""
+    SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
+    """Every instance of the application closes and goes to ERROR: the group tells them."""
+
+
 S = TypeVar("S", bound=Enum)
 
 

@@ -35,6 +35,7 @@ from headrace.api.engine import NEVER
 from headrace.assignment import SubscriptionInfo, encode_subscription
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
+    KafkaException,
     LockException,
     OffsetOutOfRangeException,
     RecordRefusedException,
@@ -59,7 +60,12 @@ from headrace.runtime.committer import Committer
 from headrace.runtime.groups import MemberParts
 from headrace.runtime.standbys import StandbyTasks
 from headrace.runtime.state_updater import StateUpdater
-from headrace.runtime.states import THREAD_TRANSITIONS, StateMachine, ThreadState
+from headrace.runtime.states import (
+    THREAD_TRANSITIONS,
+    StateMachine,
+    StreamThreadExceptionResponse,
+    ThreadState,
+)
 from headrace.state.cache import CacheBudget
 
 if TYPE_CHECKING:
@@ -78,6 +84,9 @@ _POLL_RECORDS = 5_000
 _SLICE_S = 0.01
 _LARGEST_SLICE = 4_096
 _CLOSE_UPDATER_S = 10.0
+_TELL_S = 30.0
+"""How long a thread that has failed stays in its group, to have the other instances told that they are to end."""
+_TELL_PAUSE_S = 0.05
 _ADMIN_TIMEOUT_MS = 10_000
 """Short enough that a stop is not kept waiting by brokers that do not answer."""
 
@@ -89,7 +98,8 @@ class StreamThread:
         index: Number of the thread in its client, from 1.
         shared: What all threads of the client share.
         on_state: Called on every change of state, on this thread.
-        on_error: Called with the fatal error, on this thread, when its loop has ended by one.
+        on_error: Called with the fatal error, on this thread, when its loop has ended by one; says what is to follow.
+        on_dead: Called on this thread when it has ended by an error and freed all it had, with that answer.
         on_shutdown: Called on this thread when an instance has asked that the whole application ends.
         global_stores: The stores that every processor may read by name; complete when the thread is started.
     """
@@ -109,7 +119,8 @@ class StreamThread:
         index: int,
         shared: ClientSettings,
         on_state: Callable[[StreamThread, ThreadState, ThreadState], None],
-        on_error: Callable[[StreamThread, Exception], None],
+        on_error: Callable[[StreamThread, Exception], StreamThreadExceptionResponse],
+        on_dead: Callable[[StreamThread, StreamThreadExceptionResponse], None],
         on_shutdown: Callable[[str], None],
         global_stores: Callable[[], Mapping[str, object]],
     ) -> None:
@@ -117,6 +128,7 @@ class StreamThread:
         self.name = f"{shared.client_id}-StreamThread-{index}"
         self._shared = shared
         self._on_error = on_error
+        self._on_dead = on_dead
         self._on_shutdown = on_shutdown
         self._machine = StateMachine(
             f"stream thread {self.name}",
@@ -127,6 +139,7 @@ class StreamThread:
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._stop = threading.Event()
         self._leave_group = True
+        self._application_is_to_end = False
         self._budget = CacheBudget(shared.cache_bytes_per_thread)
         self._tasks: dict[TaskId, StreamTask] = {}
         self._running: dict[TaskId, StreamTask] = {}
@@ -164,6 +177,14 @@ class StreamThread:
         self._leave_group = leave_group
         self._stop.set()
 
+    def shutdown_application(self) -> None:
+        """Have this thread's member ask every instance of the application to end."""
+        self._application_is_to_end = True
+
+    def resize_cache(self, max_bytes: int) -> None:
+        """Give its record caches so many bytes; they shrink as they are next written to."""
+        self._budget.max_bytes = max_bytes
+
     def join(self, timeout_s: float | None) -> bool:
         """Wait for the end; returns whether it came."""
         if self._thread.ident is not None:
@@ -184,6 +205,7 @@ class StreamThread:
 
     def _run(self) -> None:
         error: Exception | None = None
+        response = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
         try:
             try:
                 self._open()
@@ -193,21 +215,56 @@ class StreamThread:
                 error = e
             except BaseException as e:
                 error = StreamsException(f"stream thread {self.name} was stopped: {e!r}")
-            self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
             try:
                 if error is None:
+                    self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
                     self._commit_last()
             except Exception as e:
                 error = e
+            if error is not None:
+                # asked while it is still a member of the group, which the answer may need
+                response = self._failed(error)
+                self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
             # whatever is open closes, each in spite of the others
             self._cleanup.close()
         except Exception as e:
-            error = error or e
-        if error is not None:
-            _log.error("stream thread %s ends: %s", self.name, error, exc_info=error)
+            if error is None:
+                error, response = e, self._failed(e)
+            else:
+                _log.warning("stream thread %s did not close in good order: %s", self.name, e)
         self._machine.try_move(ThreadState.DEAD)
         if error is not None:
-            self._on_error(self, error)
+            self._on_dead(self, response)
+
+    def _failed(self, error: Exception) -> StreamThreadExceptionResponse:
+        _log.error("stream thread %s ends: %s", self.name, error, exc_info=error)
+        response = self._on_error(self, error)
+        if response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION:
+            self._end_application()
+        return response
+
+    def _end_application(self) -> None:
+        """Stay in the group until its leader has told every member to end, this one among them."""
+        membership: Membership | None = getattr(self, "_membership", None)
+        if membership is None:
+            _log.warning("%s: the other instances are not told to end: it never joined the group", self.name)
+            return
+        deadline = time.monotonic() + _TELL_S
+        try:
+            membership.shutdown_application()
+            while time.monotonic() < deadline:
+                for event in membership.poll(time.time_ns() // 1_000_000):
+                    if isinstance(event, ShutdownRequested):
+                        return
+                    if isinstance(event, Revoked):
+                        for task_id in event.tasks:
+                            self._close_task(task_id)
+                        membership.revoked(event.tasks)
+                time.sleep(_TELL_PAUSE_S)
+        except KafkaException as e:
+            _log.warning("%s: the other instances could not be told to end: %s", self.name, e)
+            return
+        _log.warning("%s: the other instances could not be told to end within %.0f s", self.name, _TELL_S)
 
     def _open(self) -> None:
         shared, config, later = self._shared, self._shared.config, self._cleanup.callback
@@ -246,6 +303,7 @@ class StreamThread:
             self._reset_policy,
             shared.task_timeout_ms,
             shared.listeners,
+            shared.paused,
         )
         self._standbys = StandbyTasks(
             self.name, shared, self, self._updater, lambda: self._plan, self._membership.note_poll
@@ -339,6 +397,9 @@ class StreamThread:
             self._revive(e, ())
 
     def _round(self) -> None:
+        if self._application_is_to_end:
+            self._application_is_to_end = False
+            self._membership.shutdown_application()
         self._events.extend(self._membership.poll(time.time_ns() // 1_000_000))
         while self._events:
             # it leaves the queue once it is done: after a failed commit revoked tasks still have to be given up
@@ -347,7 +408,8 @@ class StreamThread:
         self._start_waiting_tasks()
         self._take_restored()
         self._poll()
-        self._process()
+        if not self._shared.paused.is_set():
+            self._process()
         self._committer.serve()
         if self._committer.wait() <= 0:
             self._commit()
@@ -358,13 +420,17 @@ class StreamThread:
         waiting = {task.id for task in self._running.values() if task.must_wait()}
         ready = sum(task.buffered for task in self._running.values() if task.id not in waiting)
         self._flow_control(bool(waiting))
+        paused = self._shared.paused.is_set()
         if ready >= _POLL_RECORDS and not waiting:
+            if paused:
+                self._stop.wait(self._shared.poll_ms / 1000)
             return
         # what is there is taken at once; only when nothing is there the thread waits, and then for a first record only
         batch = self._consumer.poll(0.0, _POLL_RECORDS)
-        if not ready and not batch.records:
+        if (paused or not ready) and not batch.records:
             self._consumer_errors(batch.errors)
-            longest = min(self._shared.poll_ms / 1000, self._committer.wait(), self._until_punctuation())
+            punctuation = NEVER if paused else self._until_punctuation()
+            longest = min(self._shared.poll_ms / 1000, self._committer.wait(), punctuation)
             batch = self._consumer.poll(longest, 1)
         self._consumer_errors(batch.errors)
         for tp, records in batch.records.items():

@@ -6,12 +6,11 @@ import logging
 import threading
 import time
 from collections import deque
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.config import StreamsConfig
 from headrace.engine.serdes import check_serdes
-from headrace.errors import IllegalStateException, TopologyException
+from headrace.errors import IllegalStateException, TimeoutException, TopologyException
 from headrace.runtime.classes import engine_settings
 from headrace.runtime.client import (
     ClientSettings,
@@ -21,7 +20,13 @@ from headrace.runtime.client import (
 from headrace.runtime.global_thread import GlobalStreamThread
 from headrace.runtime.groups import group_protocol
 from headrace.runtime.positions import StatePositions
-from headrace.runtime.states import CLIENT_TRANSITIONS, State, StateMachine, ThreadState
+from headrace.runtime.states import (
+    CLIENT_TRANSITIONS,
+    State,
+    StateMachine,
+    StreamThreadExceptionResponse,
+    ThreadState,
+)
 from headrace.runtime.stream_thread import StreamThread
 from headrace.state.directory import StateDirectory
 
@@ -35,15 +40,6 @@ if TYPE_CHECKING:
     from headrace.topology import Topology
 
 _log = logging.getLogger(__name__)
-
-
-class StreamThreadExceptionResponse(Enum):
-    """What follows when a stream thread has died of an error."""
-
-    REPLACE_THREAD = "REPLACE_THREAD"
-    """A new thread takes its place; the error may come again."""
-    SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
-    """This client closes and goes to ERROR; other instances take its tasks over."""
 
 
 class KafkaStreams:
@@ -80,7 +76,6 @@ class KafkaStreams:
         try:
             process_id = self._directory.process_id
             threads: int = get(StreamsConfig.NUM_STREAM_THREADS_CONFIG) if built.subtopologies else 0
-            caches = threads + (built.global_stores is not None)
             self._shared = ClientSettings(
                 application_id=application_id,
                 client_id=get(StreamsConfig.CLIENT_ID_CONFIG) or f"{application_id}-{process_id}",
@@ -97,7 +92,7 @@ class KafkaStreams:
                 max_poll_interval_ms=self._config.max_poll_interval_ms,
                 metadata_max_age_ms=get(StreamsConfig.METADATA_MAX_AGE_CONFIG),
                 repartition_purge_interval_ms=get(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG),
-                cache_bytes_per_thread=get(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG) // max(caches, 1),
+                cache_bytes_per_thread=self._cache_bytes(threads + (built.global_stores is not None)),
                 default_reset_policy=self._config.auto_offset_reset,
                 positions=StatePositions(self._directory),
                 listeners=Listeners(),
@@ -115,7 +110,14 @@ class KafkaStreams:
             self._global = GlobalStreamThread(
                 built.global_stores, self._shared, self._start_threads, self._global_thread_failed
             )
+        self._has_tasks = threads > 0
         self._threads = [self._make_thread(index) for index in range(1, threads + 1)]
+        self._leaving: list[StreamThread] = []
+        """Threads that were removed, for whose end ``close`` waits too."""
+
+    def _cache_bytes(self, threads: int) -> int:
+        total: int = self._config[StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG]
+        return total // max(threads, 1)
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +205,7 @@ class KafkaStreams:
         with self._guard:
             never_started = self.state() is State.CREATED
             self._machine.try_move(State.PENDING_SHUTDOWN)
-            threads = [] if never_started else list(self._threads)
+            threads = [] if never_started else [*self._threads, *self._leaving]
             ended = self.state() in (State.NOT_RUNNING, State.ERROR)
         self._tell()
         if ended:
@@ -219,6 +221,66 @@ class KafkaStreams:
             return False
         self._finish()
         return True
+
+    def add_stream_thread(self) -> str | None:
+        """Start one more stream thread, which takes its share of the tasks; caches are divided anew.
+
+        Returns:
+            Its name; None when the client does not run.
+        """
+        with self._guard:
+            if self.state() not in (State.REBALANCING, State.RUNNING) or not self._has_tasks:
+                return None
+            taken = {
+                thread.index for thread in (*self._threads, *self._leaving) if thread.state is not ThreadState.DEAD
+            }
+            thread = self._make_thread(next(n for n in range(1, len(taken) + 2) if n not in taken))
+            self._threads.append(thread)
+            self._divide_cache()
+            thread.start()
+        self._tell()
+        return thread.name
+
+    def remove_stream_thread(self, timeout_s: float | None = None) -> str | None:
+        """End one stream thread; the others take its tasks over. Another than the caller's, where there is one.
+
+        Args:
+            timeout_s: How long to wait for its end, in seconds; None waits for ever. Not waited for when a stream
+                thread ends itself.
+
+        Returns:
+            Its name; None when the client does not run or has no thread.
+
+        Raises:
+            TimeoutException: It has not ended in time; it goes on ending.
+        """
+        with self._guard:
+            living = [t for t in self._threads if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)]
+            if self.state() not in (State.REBALANCING, State.RUNNING) or not living:
+                return None
+            thread = next((t for t in reversed(living) if not t.is_current()), living[-1])
+            thread.shutdown(leave_group=True)
+            self._threads.remove(thread)
+            self._leaving.append(thread)
+            self._divide_cache()
+        if not thread.is_current() and not thread.join(timeout_s):
+            raise TimeoutException(f"Thread {thread.name} did not stop in the allotted time ({timeout_s} s)")
+        return thread.name
+
+    def pause(self) -> None:
+        """Stop processing, punctuation, restores and standby tasks until :meth:`resume`; the state stays as it is.
+
+        The members stay in the group and what was processed before is committed. Source: KIP-834.
+        """
+        self._shared.paused.set()
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`."""
+        self._shared.paused.clear()
+
+    def is_paused(self) -> bool:
+        """Whether :meth:`pause` was called, and :meth:`resume` was not since."""
+        return self._shared.paused.is_set()
 
     def clean_up(self) -> None:
         """Delete the local state of this application: everything is restored at the next start.
@@ -256,7 +318,8 @@ class KafkaStreams:
             index,
             self._shared,
             self._thread_changed,
-            self._thread_failed,
+            self._answer,
+            self._thread_died,
             lambda _: self._shut_down_after_error(list(self._threads)),
             lambda: {} if self._global is None else self._global.views,
         )
@@ -272,13 +335,22 @@ class KafkaStreams:
         self._tell()
 
     def _global_thread_failed(self, error: Exception) -> None:
-        if self._handler is not None:
-            try:
-                self._handler(error)
-            except Exception:
-                _log.exception("the uncaught exception handler failed itself")
+        response = self._asked(error)
+        members = [t for t in self._threads if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)]
+        if response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION and members:
+            # the group tells this client to end, as all others
+            members[0].shutdown_application()
+            return
         # whatever it answered: without its global stores no thread can go on
         self._shut_down_after_error(list(self._threads))
+
+    def _asked(self, error: Exception) -> StreamThreadExceptionResponse:
+        if self._handler is not None:
+            try:
+                return self._handler(error)
+            except Exception:
+                _log.exception("the uncaught exception handler failed itself: shutting down")
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
     def _only_before_start(self, what: str) -> None:
         if self.state() is not State.CREATED:
@@ -306,23 +378,28 @@ class KafkaStreams:
                 self._machine.try_move(State.RUNNING)
         self._tell()
 
-    def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
-        response = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-        if self._handler is not None:
-            try:
-                response = self._handler(error)
-            except Exception:
-                _log.exception("the uncaught exception handler failed itself: shutting down")
-        if self.state() is State.PENDING_SHUTDOWN:
+    def _answer(self, thread: StreamThread, error: Exception) -> StreamThreadExceptionResponse:
+        response = self._asked(error)
+        ends = self.state() is State.PENDING_SHUTDOWN or thread in self._leaving
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT if ends else response
+
+    def _thread_died(self, thread: StreamThread, response: StreamThreadExceptionResponse) -> None:
+        if self.state() is State.PENDING_SHUTDOWN or thread in self._leaving:
             return
         if response is StreamThreadExceptionResponse.REPLACE_THREAD:
             with self._guard:
                 if self.state() in (State.REBALANCING, State.RUNNING):
                     replacement = self._make_thread(thread.index)
                     self._threads[self._threads.index(thread)] = replacement
+                    self._divide_cache()
                     replacement.start()
                     return
         self._shut_down_after_error([other for other in self._threads if other is not thread])
+
+    def _divide_cache(self) -> None:
+        each = self._cache_bytes(len(self._threads) + (self._global is not None))
+        for thread in self._threads:
+            thread.resize_cache(each)
 
     def _shut_down_after_error(self, others: list[StreamThread]) -> None:
         with self._guard:

@@ -7,8 +7,8 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
-from headrace.runtime.states import State
-from headrace.runtime.streams import KafkaStreams, StreamThreadExceptionResponse
+from headrace.runtime.states import State, StreamThreadExceptionResponse
+from headrace.runtime.streams import KafkaStreams
 
 if TYPE_CHECKING:
     from types import FrameType
