@@ -538,7 +538,8 @@ def stream_table_join(g: Graph) -> bool:
     of, step = _of(g, "stream")
     if of is None:
         return False
-    other = g.pick("table", where=lambda h: h.key == of.key or g.strange(0.05))
+    # a key that is no key of the table is, behind a suppress, an error that no handler of the Java library is asked about
+    other = g.pick("table", where=lambda h: h.key == of.key or (g.strange(0.05) and not g.goes_on))
     if other is None:
         return False
     fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=True)
