@@ -66,6 +66,9 @@ def _grow(graph: Graph) -> None:
 def _within_bounds(graph: Graph) -> None:
     """Takes out what is known, and meant, to differ."""
     _alone_with_headers(graph)
+    if any(step["op"] == "suppress" for step in graph.steps):
+        # of a key that is none for a suppressed table no handler of the Java library is asked; of other tables' it is
+        graph.goes_on = False
     if graph.goes_on:
         # a record that waits and whose join fails is lost; in the Java library every record after it fails on it again
         for step in graph.steps:

@@ -538,8 +538,7 @@ def stream_table_join(g: Graph) -> bool:
     of, step = _of(g, "stream")
     if of is None:
         return False
-    # a key that is no key of the table is, behind a suppress, an error that no handler of the Java library is asked about
-    other = g.pick("table", where=lambda h: h.key == of.key or (g.strange(0.05) and not g.goes_on))
+    other = g.pick("table", where=lambda h: h.key == of.key or g.strange(0.05))
     if other is None:
         return False
     fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=True)
