@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 STREAMS_GROUPS = {
-    "group.streams.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "5000",
     "group.streams.heartbeat.interval.ms": "300",
     "group.streams.min.assignment.interval.ms": "0",
     "group.streams.assignment.interval.ms": "100",

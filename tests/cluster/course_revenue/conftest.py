@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from cluster.course_revenue.java import JavaJob, java
 from cluster.course_revenue.product import Product, wait_until
+
+from headrace.testing.broker import jars_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from cluster.conftest import TopicFactory
+
+INTEROP = Path(__file__).parents[3] / "interop" / "java"
 
 _TOPICS = {
     "lines": {"retention.ms": "-1"},
@@ -69,3 +75,36 @@ def seeded(request: pytest.FixtureRequest) -> random.Random:
     # pytest shows it with the output of a failed test
     print(f"random choices by seed {seed}; again: HEADRACE_TEST_SEED={seed} pytest '{request.node.nodeid}'")
     return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def kafka_tools() -> Callable[..., str]:
+    """Runs a class of Kafka's own jars."""
+    jars = f"{jars_directory()}/*"
+    return lambda *arguments: java(jars, *arguments)
+
+
+@pytest.fixture(scope="session")
+def job_class_path() -> str:
+    done = subprocess.run(
+        [str(INTEROP / "classpath.sh"), "job"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def java_job(job_class_path: str) -> Iterator[Callable[..., JavaJob]]:
+    made: list[tuple[JavaJob, Product]] = []
+
+    def make(product: Product, output: str, **settings: object) -> JavaJob:
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        job = JavaJob(job_class_path, product, output, named)
+        made.append((job, product))
+        return job
+
+    yield make
+    for job, product in made:
+        job.stop()
+        names = product.admin.topics()
+        product.admin.delete_topics([name for name in names if name.startswith(f"{job.application_id}-")])

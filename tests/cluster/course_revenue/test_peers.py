@@ -3,106 +3,20 @@
 from __future__ import annotations
 
 import base64
-import signal
 import struct
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
+from cluster.course_revenue.java import java
 from cluster.course_revenue.product import OutputWatch, Product, wait_until
 
-from headrace.testing.broker import jars_directory
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
 
+    import pytest
     from cluster.course_revenue.conftest import ProductFactory
+    from cluster.course_revenue.java import JavaJob
 
 REPARTITION = "KSTREAM-KEY-SELECT-0000000004-repartition"
-INTEROP = Path(__file__).parents[3] / "interop" / "java"
-
-
-def java(class_path: str, *arguments: str) -> str:
-    done = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", class_path, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, f"{arguments}:\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture(scope="session")
-def kafka_tools() -> Callable[..., str]:
-    """Runs a class of Kafka's own jars."""
-    jars = f"{jars_directory()}/*"
-    return lambda *arguments: java(jars, *arguments)
-
-
-@pytest.fixture(scope="session")
-def job_class_path() -> str:
-    done = subprocess.run(
-        [str(INTEROP / "classpath.sh"), "job"], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-class JavaJob:
-    """The Java course-revenue job on a product's input topics, as an application of its own."""
-
-    def __init__(self, class_path: str, product: Product, output: str, settings: Mapping[str, object]) -> None:
-        self.application_id = f"java-{product.application_id}"
-        self.output = output
-        self.log_file = product.directory / "java-job.log"
-        options = {
-            "bootstrap.servers": product.bootstrap,
-            "application.id": self.application_id,
-            "state.dir": product.directory / "java-state",
-            "job.lines": product.topics["lines"],
-            "job.courses": product.topics["courses"],
-            "job.output": output,
-            "commit.interval.ms": 200,
-            **settings,
-        }
-        with self.log_file.open("wb") as out:
-            self.process = subprocess.Popen(
-                ["java", "-Xmx512m", "-cp", class_path, "CourseRevenueJob", *(f"{k}={v}" for k, v in options.items())],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-
-    def tail(self) -> str:
-        return self.log_file.read_text(encoding="utf-8", errors="replace")[-4000:]
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(60)
-            finally:
-                self.process.kill()
-
-
-@pytest.fixture
-def java_job(job_class_path: str) -> Iterator[Callable[..., JavaJob]]:
-    made: list[tuple[JavaJob, Product]] = []
-
-    def make(product: Product, output: str, **settings: object) -> JavaJob:
-        named = {key.replace("_", "."): value for key, value in settings.items()}
-        job = JavaJob(job_class_path, product, output, named)
-        made.append((job, product))
-        return job
-
-    yield make
-    for job, product in made:
-        job.stop()
-        names = product.admin.topics()
-        product.admin.delete_topics([name for name in names if name.startswith(f"{job.application_id}-")])
 
 
 def metadata(text: str) -> tuple[int, int]:

@@ -125,7 +125,7 @@ def streams_member(
         lines.group_by_key().count(Materialized.as_(store))
     return Member(
         StreamsMembership(
-            {"bootstrap.servers": bootstrap},
+            {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 1000},
             group,
             f"{group}-client",
             process_id=str(uuid.uuid4()),
