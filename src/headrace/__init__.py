@@ -36,6 +36,7 @@ from headrace.api.handlers import (
     dead_letter,
 )
 from headrace.api.joins import JoinWindows, StreamJoined
+from headrace.api.metadata import TaskMetadata, ThreadMetadata
 from headrace.api.options import (
     Branched,
     Consumed,
@@ -65,6 +66,7 @@ from headrace.api.record import (
     RecordContext,
     RecordMetadata,
 )
+from headrace.api.restore import LagInfo, StandbyUpdateListener, StateRestoreListener, SuspendReason
 from headrace.api.stores import (
     DslStoreSuppliers,
     StoreSupplier,
@@ -108,7 +110,7 @@ from headrace.dsl import (
 from headrace.partitioning import (
     StreamPartitioner,
 )
-from headrace.records import TaskId, TopicPartition
+from headrace.records import HostInfo, TaskId, TopicPartition
 from headrace.resets import (
     AutoOffsetReset,
 )
@@ -158,6 +160,7 @@ __all__ = [
     "FixedKeyRecord",
     "GlobalKTable",
     "Grouped",
+    "HostInfo",
     "JoinWindows",
     "Joined",
     "JsonSerde",
@@ -167,6 +170,7 @@ __all__ = [
     "KTable",
     "KafkaStreams",
     "KeyValueStore",
+    "LagInfo",
     "LogAndContinueExceptionHandler",
     "LogAndContinueProcessingExceptionHandler",
     "LogAndFailExceptionHandler",
@@ -199,7 +203,9 @@ __all__ = [
     "SessionWindowedSerde",
     "SessionWindows",
     "SlidingWindows",
+    "StandbyUpdateListener",
     "State",
+    "StateRestoreListener",
     "StoreBuilder",
     "StoreSupplier",
     "StoreType",
@@ -211,8 +217,11 @@ __all__ = [
     "StreamsConfig",
     "StrictBufferConfig",
     "Suppressed",
+    "SuspendReason",
     "TableJoined",
     "TaskId",
+    "TaskMetadata",
+    "ThreadMetadata",
     "TimeWindow",
     "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",

@@ -104,18 +104,22 @@ def _keep_where_state_is(
     """Put tasks back to where their state is; returns whether any does not run where it shall in the end."""
     owner = owners(members)
     processes = sorted({state.process_id for state in members.values()})
-    moving = [
-        (sum(lags.caught_up(process, task) for process in processes), task, member_id)
-        for member_id, given in active.items()
-        for task in given
-        if members[member_id].follows
-        and not lags.caught_up(members[member_id].process_id, task)
-        and lags.nearest(task) < lags.of(members[member_id].process_id, task)
-    ]
-    for _, task, wanted in sorted(moving):
-        holder = owner.get(task)
-        if holder is None:
-            holder = _nearest_member(task, active, members, lags)
+    moving: list[tuple[int, TaskId, str, str]] = []
+    for wanted, given in active.items():
+        process = members[wanted].process_id
+        for task in given:
+            if not members[wanted].follows or lags.caught_up(process, task):
+                continue
+            ready = sum(lags.caught_up(other, task) for other in processes)
+            holder = owner.get(task)
+            if holder is None or (ready and not lags.caught_up(members[holder].process_id, task)):
+                # nobody has it, or its owner still restores it and others need not
+                if lags.nearest(task) == lags.of(process, task):
+                    continue
+                holder = _nearest_member(task, active, members, lags)
+            if holder != wanted:
+                moving.append((ready, task, wanted, holder))
+    for _, task, wanted, holder in sorted(moving):
         active[wanted].discard(task)
         active[holder].add(task)
         if len(warming) < settings.max_warmups:

@@ -46,7 +46,8 @@ class Lags:
             for task, offset in state.offsets.items():
                 self._note(state.process_id, task, self._behind(task, offset))
         for state in members.values():
-            for task in state.owned:
+            for task in state.owned - state.offsets.keys():
+                # what it runs, of a member whose version tells no more; others tell of a task that they still restore
                 self._lags[state.process_id, task] = 0
 
     def stateful(self, task: TaskId) -> bool:
@@ -54,7 +55,7 @@ class Lags:
         return task in self._stateful
 
     def of(self, process: bytes, task: TaskId) -> int:
-        """The lag of a process, 0 for a task without state and for one that it runs."""
+        """The lag of a process, 0 for a task without state and for one that runs there."""
         if task not in self._stateful:
             return 0
         return self._lags.get((process, task), self._behind(task, 0))

@@ -407,12 +407,11 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "state.cleanup.delay.ms", _LONG, "600000", _LOW,
         "Milliseconds after which the directory of a task that moved away is deleted.",
-        support=_NO_EFFECT, note="Such directories stay until clean_up() in this version.",
+        at_least(1),
     ),
     ConfigKey(
         "state.cleanup.dir.max.age.ms", _LONG, "-1", _LOW,
         "Age in milliseconds at which a task directory is deleted at the start; -1 for never.",
-        support=_NO_EFFECT, note="Directories are not deleted by age in this version.",
     ),
     ConfigKey(
         "state.dir", _STRING, "${java.io.tmpdir}/kafka-streams", _HIGH,

@@ -149,14 +149,21 @@ class GlobalStreamThread:
     def _restore(self, task: GlobalTask, consumer: RecordConsumer, ends: Mapping[TopicPartition, int]) -> None:
         started = time.monotonic()
         deadline, count = started + self._shared.task_timeout_ms / 1000, 0
+        listener, names = self._shared.listeners.restore, {topic: name for name, topic in self._stores.topics.items()}
+        done = dict.fromkeys(ends, 0)
+        for tp, position in consumer.position(ends).items():
+            listener.on_restore_start(tp, names[tp.topic], position, ends[tp])
         while not self._stop.is_set():
             behind = [tp for tp, position in consumer.position(ends).items() if position < ends[tp]]
             if not behind:
                 break
             batch = self._poll(consumer)
             for partition, records in batch.records.items():
+                last, number = records[-1][0], len(records)
                 self._take(task.restore, partition, records)
-                count += len(records)
+                count += number
+                done[partition] += number
+                listener.on_batch_restored(partition, names[partition.topic], last, number)
             if batch.records:
                 deadline = time.monotonic() + self._shared.task_timeout_ms / 1000
             elif time.monotonic() > deadline:
@@ -164,6 +171,8 @@ class GlobalStreamThread:
                     f"{self.name}: no record of {', '.join(map(str, behind))} came for "
                     f"{self._shared.task_timeout_ms / 1000:.0f} s (task.timeout.ms), and the stores are not complete"
                 )
+        for tp, number in done.items():
+            listener.on_restore_end(tp, names[tp.topic], number)
         _log.info("%s: global stores are complete: %d records, %.3f s", self.name, count, time.monotonic() - started)
 
     def _take(

@@ -68,19 +68,16 @@ class StatePositions:
             for task in self._open.values():
                 self._save(task)
 
-    def offsets(self) -> dict[TopicPartition, int | None]:
-        """The next offset that each open store reads from its changelog; None for one that writes it."""
+    def stores(self) -> dict[TaskId, dict[TopicPartition, tuple[str, int | None]]]:
+        """By open task and changelog partition the store's name, and the next offset it reads; None if it writes."""
         with self._guard:
             return {
-                tp: None if task.id in self._running else store.rows.body.offset() or 0
+                task.id: {
+                    tp: (store.name, None if task.id in self._running else store.rows.body.offset() or 0)
+                    for tp, store in task.changelogs.items()
+                }
                 for task in self._open.values()
-                for tp, store in task.changelogs.items()
             }
-
-    def stores(self) -> dict[TopicPartition, str]:
-        """The name of the store by its changelog partition, of open tasks."""
-        with self._guard:
-            return {tp: store.name for task in self._open.values() for tp, store in task.changelogs.items()}
 
     def _save(self, task: Restorable) -> None:
         total = offset_sum(task, persistent_only=True)

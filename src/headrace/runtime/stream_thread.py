@@ -32,6 +32,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headrace.api.engine import NEVER
+from headrace.api.metadata import TaskMetadata, ThreadMetadata
 from headrace.assignment import SubscriptionInfo, encode_subscription
 from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
@@ -160,6 +161,7 @@ class StreamThread:
         self._purge_due = False
         self.hosts: Mapping[HostInfo, HostPartitions] = {}
         """What every instance with an ``application.server`` has, as of the last assignment."""
+        self._standby_ids: frozenset[TaskId] = frozenset()
         self._cleanup = ExitStack()
 
     @property
@@ -202,6 +204,30 @@ class StreamThread:
     def task_drops(self) -> dict[TaskId, dict[str, int]]:
         """Dropped records by reason of every task this thread has now."""
         return {task_id: dict(task.metrics.dropped) for task_id, task in list(self._tasks.items())}
+
+    def metadata(self) -> ThreadMetadata:
+        """What this thread has; may be asked by any thread."""
+        active = frozenset(
+            TaskMetadata(
+                task.id,
+                task.partitions,
+                {tp: entry.offset for tp, entry in dict(task.committed_offsets()).items()},
+            )
+            for task in list(self._tasks.values())
+        )
+        standby = frozenset(
+            TaskMetadata(task_id, frozenset(self._plan.tasks.get(task_id, ())), {}) for task_id in self._standby_ids
+        )
+        return ThreadMetadata(
+            self.name,
+            self.state.value,
+            active,
+            standby,
+            f"{self.name}-consumer",
+            f"{self.name}-restore-consumer",
+            frozenset({f"{self.name}-producer"}),
+            f"{self._shared.client_id}-admin",
+        )
 
     def _run(self) -> None:
         error: Exception | None = None
@@ -526,6 +552,7 @@ class StreamThread:
                     lambda: self._shared.group.topics.confirm(self._admin, self._plan),
                 )
             self.hosts = event.hosts
+            self._standby_ids = event.standbys
             self._standbys.set(event.standbys, event.all_tasks)
             self._start_tasks(event.all_tasks - self._again)
             self._standbys.serve()

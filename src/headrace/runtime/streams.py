@@ -8,10 +8,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
+from headrace.api.restore import LagInfo
 from headrace.config import StreamsConfig
 from headrace.engine.serdes import check_serdes
 from headrace.errors import IllegalStateException, TimeoutException, TopologyException
+from headrace.kafka import TopicAdmin
+from headrace.runtime.changelogs import changelog_ends
 from headrace.runtime.classes import engine_settings
+from headrace.runtime.cleaner import StateCleaner
 from headrace.runtime.client import (
     ClientSettings,
     Listeners,
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from headrace.api.metadata import ThreadMetadata
     from headrace.api.restore import StandbyUpdateListener, StateRestoreListener
     from headrace.records import TaskId
     from headrace.topology import Topology
@@ -104,6 +109,13 @@ class KafkaStreams:
         self._handler: Callable[[Exception], StreamThreadExceptionResponse] | None = None
         self._machine = StateMachine("the client", State.CREATED, CLIENT_TRANSITIONS, self._changed)
         self._changes: deque[tuple[State, State]] = deque()
+        self._admin: TopicAdmin | None = None
+        self._cleaner = StateCleaner(
+            f"{self._shared.client_id}-CleanupThread",
+            self._directory,
+            get(StreamsConfig.STATE_CLEANUP_DELAY_MS_CONFIG),
+            get(StreamsConfig.STATE_CLEANUP_DIR_MAX_AGE_MS_CONFIG),
+        )
         self._guard = threading.RLock()
         self._global: GlobalStreamThread | None = None
         if built.global_stores is not None:
@@ -185,6 +197,7 @@ class KafkaStreams:
                 raise IllegalStateException(
                     f"The client was started or stopped before, it cannot be started again (state {self.state().value})"
                 )
+            self._cleaner.start()
             if self._global is not None:
                 self._global.start()
             else:
@@ -303,7 +316,11 @@ class KafkaStreams:
         return self._machine.wait_for(frozenset({State.NOT_RUNNING, State.ERROR}), timeout_s)
 
     def metrics(self) -> dict[TaskId, dict[str, int]]:
-        """Totals by metric name of every task that runs here (``process-total``, ``dropped-records-total``)."""
+        """Totals by metric name of every task that runs here.
+
+        They are ``process-total``, ``dropped-records-total``, ``restore-total`` and, of what a restore has still to
+        read, ``restore-remaining-records-total``.
+        """
         return {task_id: totals for thread in list(self._threads) for task_id, totals in thread.task_metrics().items()}
 
     def dropped_records(self) -> dict[TaskId, dict[str, int]]:
@@ -312,6 +329,35 @@ class KafkaStreams:
         Reasons are short texts such as ``null key``, ``deserialization error``, ``production error``.
         """
         return {task_id: drops for thread in list(self._threads) for task_id, drops in thread.task_drops().items()}
+
+    def metadata_for_local_threads(self) -> frozenset[ThreadMetadata]:
+        """What each stream thread of this instance has: its state, its active tasks and its standby tasks."""
+        return frozenset(thread.metadata() for thread in list(self._threads))
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """By store and partition how far this instance's stores are behind their changelogs; asks the brokers.
+
+        An active store that is restored has no lag. Stores whose task has only been assigned are not in it yet.
+
+        Raises:
+            IllegalStateException: The client does not run.
+            TimeoutException: The brokers do not answer.
+        """
+        if self.state() not in (State.RUNNING, State.REBALANCING):
+            raise IllegalStateException(f"KafkaStreams is not running. State is {self.state().value}.")
+        found = self._shared.positions.stores()
+        with self._guard:
+            if self._admin is None:
+                self._admin = TopicAdmin(self._config.admin_config(client_id=f"{self._shared.client_id}-lag-admin"))
+        ends = changelog_ends(
+            self._admin, self._shared.group.topics.prepare(self._admin), self._shared.application_id, found
+        )
+        result: dict[str, dict[int, LagInfo]] = {}
+        for stores in found.values():
+            for tp, (name, offset) in stores.items():
+                at = ends[tp] if offset is None else offset
+                result.setdefault(name, {})[tp.partition] = LagInfo(at, ends[tp], max(0, ends[tp] - at))
+        return result
 
     def _make_thread(self, index: int) -> StreamThread:
         return StreamThread(
@@ -433,7 +479,10 @@ class KafkaStreams:
         return self._global.join(left_s())
 
     def _finish(self) -> None:
+        self._cleaner.stop()
         with self._guard:
+            if self._admin is not None:
+                self._admin.close()
             self._directory.close()
             self._machine.try_move(State.ERROR)
             self._machine.try_move(State.NOT_RUNNING)

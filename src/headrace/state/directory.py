@@ -171,6 +171,24 @@ class StateDirectory:
                 raise LockException(f"task {task_id} is running: its directory cannot be removed", task_id)
             shutil.rmtree(self.task_directory(task_id), ignore_errors=True)
 
+    def remove_unused(self, since_s: float) -> list[TaskId]:
+        """Delete the directories of tasks that nobody holds and in which nothing has changed since a time.
+
+        Args:
+            since_s: The time, in seconds since the epoch.
+
+        Returns:
+            The tasks.
+        """
+        removed: list[TaskId] = []
+        for task_id in list(self.task_ids()):
+            directory = self.task_directory(task_id)
+            with contextlib.suppress(LockException, FileNotFoundError):
+                if max(path.stat().st_mtime for path in (directory, *directory.rglob("*"))) < since_s:
+                    self.remove_task(task_id)
+                    removed.append(task_id)
+        return removed
+
     def clean(self) -> None:
         """Delete every task's directory and the process id (``KafkaStreams.clean_up``)."""
         for task_id in list(self.task_ids()):

@@ -8,19 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cluster.runtime.counting import counting
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from headrace import (
-    Consumed,
-    Grouped,
     KafkaStreams,
-    Materialized,
-    Produced,
-    Serdes,
     State,
-    StreamsBuilder,
     StreamsConfig,
     StreamThreadExceptionResponse,
 )
@@ -45,20 +40,6 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 12
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
         time.sleep(0.02)
-
-
-def counting(source: str, out: str, touch: Callable[[str], str] = str) -> Topology:
-    text = Serdes.String()
-    builder = StreamsBuilder()
-    (
-        builder.stream(source, Consumed.with_(text, text))
-        .map_values(touch)
-        .group_by_key(Grouped.with_(text, text))
-        .count(Materialized.as_("counts").with_key_serde(text))
-        .to_stream()
-        .to(out, Produced.with_(text, Serdes.Long()))
-    )
-    return builder.build()
 
 
 def make_topics(brokers: str, unique: Callable[[str], str]) -> None:

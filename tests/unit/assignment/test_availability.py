@@ -257,3 +257,16 @@ def test_older_members_run_tasks_and_get_no_copies() -> None:
     assert len(placed.active["old"]) == 2
     assert placed.standby["old"] == set()
     assert placed.standby["new"] == placed.active["old"]
+
+
+def test_a_task_that_its_owner_still_restores_goes_to_who_has_its_state() -> None:
+    task = TaskId(0, 0)
+    members = {
+        "restoring": MemberState(process(1), frozenset({task}), offsets={task: 10}, generation=1),
+        "back": MemberState(process(2), offsets={task: END - 10}),
+    }
+    placed = place([task], [task], members, members, {task: END}, AssignmentSettings())
+    assert placed.active == {"restoring": set(), "back": {task}}
+    members["back"] = MemberState(process(2), offsets={task: 20_000})
+    placed = place([task], [task], members, members, {task: END}, AssignmentSettings())
+    assert placed.active == {"restoring": {task}, "back": set()}, "neither is ready: it stays"

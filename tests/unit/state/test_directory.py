@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import uuid
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -160,3 +162,31 @@ def test_layout_and_removal(tmp_path: Path) -> None:
     again = StateDirectory(tmp_path, "app")
     assert again.process_id != old
     again.close()
+
+
+def test_directories_that_nobody_has_touched_for_long_are_deleted(tmp_path: Path) -> None:
+    with closing(StateDirectory(tmp_path, "app")) as directory:
+        used, old, young = (TaskId(0, number) for number in range(3))
+        for task_id in (used, old, young):
+            store = directory.store_path(task_id, "s")
+            store.mkdir(parents=True)
+            (store / "file").touch()
+            for path in (directory.task_directory(task_id), *directory.task_directory(task_id).rglob("*")):
+                os.utime(path, (1_000, 1_000))
+        os.utime(directory.store_path(young, "s") / "file", (2_000, 2_000))
+        directory.acquire(used, "thread")
+        assert directory.remove_unused(1_000) == []
+        assert directory.remove_unused(1_500) == [old]
+        assert list(directory.task_ids()) == [used, young]
+
+
+def test_how_far_a_task_is_is_remembered(tmp_path: Path) -> None:
+    with closing(StateDirectory(tmp_path, "app")) as directory:
+        task_id = TaskId(0, 1)
+        directory.save_offset_sum(task_id, 5)
+        assert directory.offset_sums() == {}, "it has no directory"
+        directory.task_directory(task_id).mkdir()
+        directory.save_offset_sum(task_id, 12)
+        assert directory.offset_sums() == {task_id: 12}
+        (directory.task_directory(task_id) / "position").write_text("torn")
+        assert directory.offset_sums() == {}

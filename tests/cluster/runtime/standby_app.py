@@ -1,0 +1,67 @@
+"""One instance of a counting application, as a process; says on its standard output what happens to its state.
+
+A line is a JSON object: ``{"event": …, "at": wall-clock seconds, …}``.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from cluster.runtime.counting import counting
+
+from headrace import KafkaStreams, StandbyUpdateListener, StateRestoreListener
+
+if TYPE_CHECKING:
+    from headrace import SuspendReason
+    from headrace.records import TaskId, TopicPartition
+
+
+def say(event: str, **facts: object) -> None:
+    print(json.dumps({"event": event, "at": time.time(), **facts}), flush=True)
+
+
+class Restores(StateRestoreListener):
+    def on_restore_end(self, topic_partition: TopicPartition, store_name: str, total_restored: int) -> None:
+        say("restored", partition=topic_partition.partition, count=total_restored)
+
+
+class Copies(StandbyUpdateListener):
+    def on_batch_loaded(
+        self,
+        topic_partition: TopicPartition,
+        store_name: str,
+        task_id: TaskId,
+        batch_end_offset: int,
+        batch_size: int,
+        current_end_offset: int,
+    ) -> None:
+        say("followed", partition=topic_partition.partition, count=batch_size)
+
+    def on_update_suspended(
+        self,
+        topic_partition: TopicPartition,
+        store_name: str,
+        store_offset: int,
+        current_end_offset: int,
+        reason: SuspendReason,
+    ) -> None:
+        say(reason.value, partition=topic_partition.partition)
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[1])
+    streams = KafkaStreams(counting(settings.pop("in"), settings.pop("out")), settings)
+    streams.set_global_state_restore_listener(Restores())
+    streams.set_standby_update_listener(Copies())
+    streams.set_state_listener(lambda new, _: say("state", state=new.value))
+    signal.signal(signal.SIGTERM, lambda *_: streams.close())
+    streams.start()
+    streams.wait()
+
+
+if __name__ == "__main__":
+    main()
