@@ -27,7 +27,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init_
     ResourceType,
 )
 from course_revenue.sample import FIRST_EVENT_TIME_MS, SampleRecord, SampleSize, sample
-from kafka.admin import KafkaAdminClient
+from kafka.admin import ConfigResource as GroupResource
+from kafka.admin import ConfigResourceType, KafkaAdminClient
 
 from headrace.topics import TopicWriter
 
@@ -473,6 +474,16 @@ class Admin:
         finally:
             client.close()
         return {(tp.topic, tp.partition): (at.offset, at.metadata or "") for tp, at in found.items() if at.offset >= 0}
+
+    def configure_group(self, group: str, **settings: object) -> None:
+        """Set a group's own settings (``_`` for ``.`` in their names)."""
+        client: Any = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        resource: Any = GroupResource
+        values = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        try:
+            client.alter_configs([resource(ConfigResourceType.GROUP, group, values)])
+        finally:
+            client.close()
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         done = self._client.delete_records([TopicPartition(topic, partition, before)])
