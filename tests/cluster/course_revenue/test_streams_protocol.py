@@ -102,6 +102,17 @@ def test_java_and_headrace_instances_share_one_group_and_follow_one_another(
     a.stop()
 
 
+def test_the_protocol_may_change_between_two_runs(product: Product) -> None:
+    watch = product.watch()
+    a = product.instance("a")
+    for run, protocol in enumerate(("streams", "classic", "streams"), 1):
+        a.start(group_protocol=protocol)
+        product.load(500, seed=run)
+        watch.wait_for(500 * run, f"run {run}, {protocol}", a.tail)
+        a.stop()
+    assert watch.latest() == product.sums.totals()
+
+
 def test_a_stopped_java_application_is_taken_over_and_given_back(
     product: Product, java_job: Callable[..., JavaJob]
 ) -> None:
