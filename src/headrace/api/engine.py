@@ -116,6 +116,8 @@ class NodeContext(Protocol):
     """What the task keeps with its committed offsets; complete from ``init`` on."""
     serdes: SerdeContext
     """The configured defaults, for serdes that the operator binds itself."""
+    peers: dict[str, Callable[..., Any]]
+    """Functions that operators of the task have for each other, where no edge says so; complete from ``init`` on."""
 
     def store(self, name: str) -> Any:
         """The live store of that name, which must be connected to this node.

@@ -45,6 +45,7 @@ class BoundTask:
         failures: Errors and drops.
         commit_requested: A processor has asked for a commit.
         metadata: What operators keep with the committed offsets.
+        peers: What operators have for each other.
         punctuations: What processors have scheduled.
     """
 
@@ -69,6 +70,7 @@ class BoundTask:
         self.record = RecordContext()
         self.metrics = TaskMetrics()
         self.metadata = ProcessorMetadata()
+        self.peers: dict[str, Callable[..., Any]] = {}
         self._traced = settings.traces_sources or bool(sub.error_policies)
         dead_letters = None if task_id.partition < 0 else collector.sender
         self.failures = TaskFailures(task_id, settings, self.record, self.metrics, sub.error_policies, dead_letters)
@@ -276,6 +278,7 @@ class _Node:
         self.serdes: SerdeContext = SerdeContextOf(task.settings, f"node {spec.name}")
         self.app_configs = task.settings.app_configs
         self.metadata = task.metadata
+        self.peers = task.peers
         self.drop = task.failures.drop
         self.drop_late = partial(task.failures.drop_late, spec.name)
         self.request_commit = task.request_commit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.handlers import SerializationExceptionOrigin
@@ -89,6 +90,24 @@ def bind_dynamic_sink(
     return process
 
 
+def _numbers(partitions: object, partitioner: object, topic: str, partition_count: int) -> tuple[int, ...]:
+    """The partitions that a user's partitioner chose, in order.
+
+    Raises:
+        ValueError: They are no partitions of the topic.
+    """
+    chosen: set[object] = set(partitions) if isinstance(partitions, Iterable) else {partitions}
+    # True is an int to Python
+    numbers = sorted(number for number in chosen if isinstance(number, int) and not isinstance(number, bool))
+    wrong = len(numbers) < len(chosen) or (numbers and not 0 <= numbers[0] <= numbers[-1] < partition_count)
+    if wrong or not isinstance(partitions, Iterable):
+        raise ValueError(
+            f"{type(partitioner).__name__} chose the partitions {partitions!r} of topic {topic}: give a set of numbers "
+            f"from 0 to {partition_count - 1}, or None for the usual partition"
+        )
+    return tuple(numbers)
+
+
 def _checked_sender(topic: str, collector: RecordCollector) -> Send:
     send, known = collector.sender(topic), False
 
@@ -147,14 +166,16 @@ def _bind(
         partition_count = collector.partition_count(topic)
         try:
             partitions = partitioner.partitions(topic, key, value, partition_count)
+            if partitions is None:
+                return anywhere
+            # the brokers would be asked again and again for one that is not there
+            numbers = _numbers(partitions, partitioner, topic, partition_count)
         except Exception as e:
             chooser_error(e, key, value, timestamp, headers)
             return ()
-        if partitions is None:
-            return anywhere
-        if not partitions:
+        if not numbers:
             failures.drop("partitioner chose no partition")
-        return tuple(sorted(partitions))
+        return numbers
 
     if cell is None:
         return process

@@ -9,7 +9,7 @@ partitioned as the left table. There :class:`ResponseJoin` joins, unless the lef
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.engine import Bound
 from headrace.processors.murmur3 import murmur3_128
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from headrace.state.keyvalue import TimestampedKeyValueStoreWithHeaders
 
     Bytes = Callable[[Any], bytes]
+
+_ALWAYS_ANSWERED: Final = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,9 @@ class SubscriptionSend:
     ``extractor(key, value)`` gives the foreign key. Inner: a row that refers to nothing is dropped (counted). ``left``:
     it is sent all the same, without a key, to be answered. ``versioned``: a late change of a versioned table is
     dropped.
+
+    :class:`ResponseJoin` may have a row answered once more, by the function among the task's peers that has the name of
+    the subscriptions' topic. It gives False when the row refers to nothing.
     """
 
     extractor: Callable[[Any, Any], Any]
@@ -114,6 +119,20 @@ class SubscriptionSend:
             for foreign_key, instruction in instructions(new_key, old_key, changed):
                 forward(foreign_key, Subscription(value_hash, instruction, key, partition), timestamp, headers)
 
+        def ask_again(key: Any, value: Any, timestamp: int, headers: Headers | None) -> bool:
+            try:
+                foreign_key = extractor(key, value)
+                value_hash = hash_of(value)
+            except Exception as e:
+                user_error(e, key, value, timestamp, headers)
+                return True
+            if foreign_key is None:
+                return False
+            subscription = Subscription(value_hash, _ALWAYS_ANSWERED, key, partition)
+            forward(foreign_key, subscription, timestamp, headers)
+            return True
+
+        node.peers[self.keys.topic] = ask_again
         return Bound(process_change=process_change)
 
 
@@ -123,13 +142,13 @@ def _inner_instructions(new: Any, old: Any, changed: bool) -> tuple[tuple[Any, I
     if changed:
         return (
             (old, Instruction.DELETE_KEY_NO_PROPAGATE),
-            (new, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE),
+            (new, _ALWAYS_ANSWERED),
         )
     return ((new, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE),)
 
 
 def _left_instructions(new: Any, old: Any, changed: bool) -> tuple[tuple[Any, Instruction], ...]:
-    answered = (new, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+    answered = (new, _ALWAYS_ANSWERED)
     return ((old, Instruction.DELETE_KEY_NO_PROPAGATE), answered) if changed else (answered,)
 
 
@@ -146,11 +165,10 @@ class SubscriptionReceive:
         store: TimestampedKeyValueStoreWithHeaders[bytes, Subscription] = node.store(self.store_name)
         put = store.put_pair
         encode_foreign, encode_primary = self.keys.encode_foreign(node), self.keys.encode_primary(node)
-        always_answered = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
         deletions = (Instruction.DELETE_KEY_AND_PROPAGATE, Instruction.DELETE_KEY_NO_PROPAGATE)
 
         def process(key: Any, subscription: Subscription, timestamp: int, headers: Headers | None) -> None:
-            if key is None and subscription.instruction != always_answered:
+            if key is None and subscription.instruction != _ALWAYS_ANSWERED:
                 drop("null foreign key")
                 return
             if key is not None:
@@ -187,7 +205,7 @@ class SubscriptionJoin:
                 timestamp = row[1]
             if instruction == Instruction.DELETE_KEY_AND_PROPAGATE:
                 forward(primary_key, Answer(value_hash, None, partition), timestamp, headers)
-            elif instruction == Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE or (
+            elif instruction == _ALWAYS_ANSWERED or (
                 instruction == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE and row is not None
             ):
                 value = None if row is None else row[0]
@@ -250,6 +268,10 @@ class ResponseJoin:
 
     An answer to a former value of the row is dropped (counted). Inner: without a right value there is no row. ``left``:
     then the right value is None.
+
+    Inner, and the answer to the former value was that there is nothing: the result may be of a still older one, and the
+    right side says nothing of the present one if there is nothing for it either. So it is asked again; in Java the old
+    result stays.
     """
 
     table: ValueGetterSupplier
@@ -262,21 +284,26 @@ class ResponseJoin:
         """See :class:`headrace.api.engine.Operator`."""
         get, hash_of = self.table.bind(node), self.keys.hash_of_value(node, self.value_serde)
         joiner, left, forward, drop, user_error = self.joiner, self.left, node.forward, node.drop, node.user_error
+        peers, asking = node.peers, self.keys.topic
 
         def process(key: Any, answer: Answer, timestamp: int, headers: Headers | None) -> None:
             try:
                 row = get(key)
-                if answer.value_hash != (None if row is None else hash_of(row[0])):
-                    drop("answer to a former value")
-                    return
                 value = answer.foreign_value
-                if value is None and (row is None or not left):
+                is_former = answer.value_hash != (None if row is None else hash_of(row[0]))
+                if is_former or (value is None and (row is None or not left)):
                     joined = None
                 else:
                     joined = joiner(None if row is None else row[0], value)
             except Exception as e:
                 user_error(e, key, answer, timestamp, headers)
                 return
+            if is_former:
+                drop("answer to a former value")
+                if left or value is not None or row is None:
+                    return
+                if peers[asking](key, row[0], max(row[1], timestamp), headers):
+                    return
             forward(key, joined, timestamp, headers)
 
         return Bound(process)

@@ -65,7 +65,7 @@ class StoreRows:
     def bind(self, node: NodeContext, /) -> ValueGetter:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
         store: TableStore[Any, Any] = node.store(self.store_name)
-        return store.get_pair
+        return store.get_pair if isinstance(store, VersionedKeyValueStore) else store.look_up
 
     def bind_as_of(self, node: NodeContext, /) -> ValueGetterAsOf | None:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
@@ -86,8 +86,8 @@ class WindowRows:
 
     def bind(self, node: NodeContext, /) -> ValueGetter:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
-        get: Callable[[Any, int], tuple[Any, ...] | None] = node.store(self.store_name).get_pair
-        return lambda windowed: get(windowed.key, windowed.window.start)
+        look_up: Callable[[Any, int], tuple[Any, ...] | None] = node.store(self.store_name).look_up
+        return lambda windowed: look_up(windowed.key, windowed.window.start)
 
     def bind_as_of(self, node: NodeContext, /) -> None:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
@@ -106,12 +106,12 @@ class SessionRows:
 
     def bind(self, node: NodeContext, /) -> ValueGetter:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
-        fetch: Callable[[Any, int, int], Any] = node.store(self.store_name).fetch_session
+        look_up: Callable[[Any, int, int], tuple[Any, ...] | None] = node.store(self.store_name).look_up
 
         def get(windowed: Windowed[Any]) -> tuple[Any, ...] | None:
             window = windowed.window
-            value = fetch(windowed.key, window.start, window.end)
-            return None if value is None else (value, window.end)
+            row = look_up(windowed.key, window.start, window.end)
+            return None if row is None else (row[0], window.end)
 
         return get
 

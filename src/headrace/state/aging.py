@@ -166,6 +166,12 @@ class AgingStore(StoreBase[K, V], ABC, Generic[K, V]):
         if time < 0:
             raise ValueError(f"store {self.name}: a window must not begin or end before 0, but this one does at {time}")
 
+    def _look_up_aged(self, time: int, key: bytes) -> tuple[V, int, Headers | None] | None:
+        """As :meth:`_get_aged`, for operators other than the one that puts the rows."""
+        if self.cache is not None and time >= 0:
+            self._note_look(self._row_key(time, key))
+        return self._get_aged(time, key)
+
     def _get_aged(self, time: int, key: bytes) -> tuple[V, int, Headers | None] | None:
         """The row under a changelog key as ``(value, timestamp, headers)``."""
         if time < 0:

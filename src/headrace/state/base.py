@@ -66,6 +66,8 @@ class StoreBase(Generic[K, V]):
         self._logged_headers, self._shown_headers = row_format.logged, row_format.shown
         self._listener: ProcessChange | None = None
         self._send_old_values = False
+        self._looked_at: set[bytes] = set()
+        """Cached rows that others have looked at before they were sent on."""
         self.cache: RecordCache | None = None
         if caching and context.budget is not None and context.budget.max_bytes > 0:
             self.cache = RecordCache(context.budget, self._flush_row)
@@ -135,6 +137,7 @@ class StoreBase(Generic[K, V]):
         """Forget cached and buffered writes."""
         if self.cache is not None:
             self.cache.clear()
+        self._looked_at.clear()
         self.rows.drop()
 
     def _restored(self, key: bytes, record: RawRecord) -> Iterable[tuple[bytes, bytes | None]]:
@@ -176,7 +179,9 @@ class StoreBase(Generic[K, V]):
             self._write(row_key, raw, timestamp, headers)
             return
         old = self._below(row_key) if raw is None or self._send_old_values else None
-        if raw is None and old is None:
+        if row_key in self._looked_at:
+            self._looked_at.remove(row_key)
+        elif raw is None and old is None:
             # never left the cache: nobody downstream has heard of it
             return
         saved = self._install(entry)
@@ -188,6 +193,15 @@ class StoreBase(Generic[K, V]):
             listener(self._listener_key(row_key), new, sent_old, True, time, self._shown_headers(headers))
         finally:
             self._reinstall(saved)
+
+    def _note_look(self, row_key: bytes) -> None:
+        """Another operator looks at a row: what it makes of one that has not been sent on yet is to be taken back.
+
+        In Java it is not: what was joined with a row that came and went between two commits stays.
+        """
+        cache = self.cache
+        if cache is not None and cache.is_dirty(row_key):
+            self._looked_at.add(row_key)
 
     def _below(self, row_key: bytes) -> Split | None:
         """A row below the cache."""

@@ -105,6 +105,10 @@ class RecordCache:
         if entry is not None:
             self._budget.used_bytes -= _size(key, entry)
 
+    def is_dirty(self, key: bytes) -> bool:
+        """Whether a flush would send the row."""
+        return key in self._dirty
+
     @property
     def dirty(self) -> int:
         """How many rows a flush would send."""

@@ -186,10 +186,15 @@ class PairedKeyValueStore(KeyValueFacade[K, V, R], Generic[K, V, R]):
     ) -> None:
         super().__init__(rows, key_serde, value_serde, row_format, context, caching=caching)
         get_raw, put_raw = self._cached_access(self.cache) if self.cache is not None else self._direct_access()
-        encode_key = self._encode_key
+        encode_key, note_look = self._encode_key, self._note_look
 
         def get_pair(key: K) -> tuple[Any, ...] | None:
             return get_raw(encode_key(key))
+
+        def look_up(key: K) -> tuple[Any, ...] | None:
+            raw_key = encode_key(key)
+            note_look(raw_key)
+            return get_raw(raw_key)
 
         def put_pair(key: K, value: V | None, timestamp: int, headers: Headers | None) -> bool | None:
             put_raw(encode_key(key), value, timestamp, headers)
@@ -199,6 +204,8 @@ class PairedKeyValueStore(KeyValueFacade[K, V, R], Generic[K, V, R]):
         self._put_raw = put_raw
         self.get_pair = get_pair
         """``(value, timestamp, …, headers)`` under a key, or None: the fourth member is the headers."""
+        self.look_up = get_pair if self.cache is None else look_up
+        """As ``get_pair``, for operators other than the one that puts the rows."""
         self.put_pair = put_pair
         """Set or delete (None) the value under a key at a time, on behalf of the record in work.
 

@@ -108,6 +108,13 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         row = self._get_aged(session_end, self._key(key) + _pack(session_end, session_start))
         return None if row is None else self._row(row[0], row[2])
 
+    def look_up(self, key: K, session_start: int, session_end: int) -> tuple[Any, ...] | None:
+        """``(value, timestamp, headers)`` of a session, or None.
+
+        For operators other than the one that puts the rows.
+        """
+        return self._look_up_aged(session_end, self._encode_key(key) + _pack(session_end, session_start))
+
     def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], R]]:
         """Sessions of a key that end at ``earliest_end`` or later and start at ``latest_start`` or earlier.
 

@@ -75,6 +75,10 @@ class WindowFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         """``(value, timestamp, headers)`` of a key and window, or None. The DSL's way in, like the two below."""
         return self._get_aged(window_start, self._encode_key(key) + _pack(window_start, self._segments.sequence))
 
+    def look_up(self, key: K, window_start: int) -> tuple[Any, ...] | None:
+        """As :meth:`get_pair`, for operators other than the one that puts the rows."""
+        return self._look_up_aged(window_start, self._encode_key(key) + _pack(window_start, self._segments.sequence))
+
     def put_pair(self, key: K, value: V | None, window_start: int, timestamp: int, headers: Headers | None) -> None:
         """Set or delete (None) the row of a key and window at a time, on behalf of the record in work."""
         self._put_raw(self._encode_key(key), value, window_start, timestamp, headers)

@@ -7,17 +7,14 @@ the ``course-revenue run`` command in a process of its own, with its own state d
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cluster.instances import PATIENCE_S, wait_until
+from cluster.instances import Instance as AnyInstance
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports them
     AdminClient,
@@ -40,28 +37,8 @@ START_MS = int(time.time() * 1000) - 3_600_000
 """Record times begin an hour ago. With times long past, the first transaction marker, which carries the brokers' time,
 would make the brokers roll a changelog's segment (``segment.ms``) and compact what the tests mean to count."""
 
-PATIENCE_S = 120.0
-"""How long a condition may take on a slow machine that others share; a right product needs a fraction of it."""
-
-
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 """A reader goes on by itself after these."""
-
-
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S, detail: object = "") -> None:
-    """Poll a condition until it holds.
-
-    Args:
-        condition: asked again and again.
-        what: what is waited for, for the failure's message.
-        timeout_s: when it fails, in seconds.
-        detail: put into the message; called for it where it can be.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s:.0f} s: {what}\n{detail() if callable(detail) else detail}")
-        time.sleep(0.02)
 
 
 @dataclass
@@ -192,116 +169,11 @@ class OutputWatch:
         self._lines[course] = count
 
 
-class Instance:
-    """One instance of the product in a process of its own; it can be started again with the same state directory."""
+class Instance(AnyInstance):
+    """One instance of the product."""
 
     def __init__(self, name: str, directory: Path, config: Mapping[str, object]) -> None:
-        self.name = name
-        self.directory = directory / name
-        self.config = {"state.dir": str(self.directory / "state"), **config}
-        self.starts = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self.directory.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def state_dir(self) -> Path:
-        return self.directory / "state"
-
-    @property
-    def log_file(self) -> Path:
-        return self.directory / f"run-{self.starts}.log"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, f"{self.name} was not started"
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def crashed(self) -> bool:
-        """Whether it ended by itself, neither in good order nor by a kill."""
-        return self._process is not None and self._process.poll() not in (None, 0, -signal.SIGKILL)
-
-    def start(self, **settings: object) -> Instance:
-        """Start it, with more settings from now on (``_`` for ``.`` in their names)."""
-        assert not self.running, f"{self.name} runs already"
-        self.config.update({key.replace("_", "."): value for key, value in settings.items()})
-        self.starts += 1
-        config = self.directory / "app.properties"
-        config.write_text("".join(f"{key}={value}\n" for key, value in self.config.items()), encoding="utf-8")
-        with self.log_file.open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "course_revenue", "run", "--config", str(config)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"},
-            )
-        return self
-
-    def kill(self) -> None:
-        """``kill -9``."""
-        assert self._process is not None
-        assert self._process.poll() is None, f"{self.name} had ended by itself:\n{self.tail()}"
-        self._process.kill()
-        self._process.wait(30)
-
-    def signal(self, number: int) -> None:
-        """Send it a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def stop(self, timeout_s: float = 60.0) -> None:
-        """SIGTERM; it must end in good order."""
-        assert self._process is not None
-        # before that the interpreter may still be starting, and ends at once
-        self.wait_log(r"state REBALANCING")
-        assert self._process.poll() is None, f"{self.name} had ended by itself:\n{self.tail()}"
-        self._process.send_signal(signal.SIGTERM)
-        code = self.exit_code(timeout_s)
-        assert code == 0, f"{self.name} ended with exit code {code} after SIGTERM:\n{self.tail()}"
-
-    def exit_code(self, timeout_s: float = PATIENCE_S) -> int:
-        """Wait for its end."""
-        assert self._process is not None
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            # faulthandler writes where every thread is
-            self._process.send_signal(signal.SIGABRT)
-            self._process.wait(30)
-            raise AssertionError(f"{self.name} did not end within {timeout_s:.0f} s:\n{self.tail(200)}") from None
-
-    def end(self) -> None:
-        """Kill it if it still runs."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(30)
-
-    def log(self) -> str:
-        """What it logged since its last start."""
-        return self.log_file.read_text(encoding="utf-8", errors="replace") if self.starts else ""
-
-    def tail(self, lines: int = 40) -> str:
-        shown = "\n".join(self.log().splitlines()[-lines:])
-        return f"--- {self.name}, start {self.starts}, end of {self.log_file}:\n{shown}"
-
-    def find(self, pattern: str) -> list[re.Match[str]]:
-        """Every match of a pattern in the log since the last start."""
-        return list(re.finditer(pattern, self.log()))
-
-    def wait_log(self, pattern: str, count: int = 1, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until the log of this start matches ``count`` times; it must not end before."""
-        wait_until(
-            lambda: len(self.find(pattern)) >= count or not self.running,
-            f"{self.name} logs {pattern!r}",
-            timeout_s,
-            self.tail,
-        )
-        assert len(self.find(pattern)) >= count, f"{self.name} ended without logging {pattern!r}:\n{self.tail()}"
+        super().__init__(name, directory, ("-m", "course_revenue", "run"), config)
 
     def restored(self, store: str = "course-revenue") -> dict[int, int]:
         """By partition, how many changelog records were read for a store since the last start."""
@@ -309,22 +181,6 @@ class Instance:
         for match in self.find(rf"Restored store {store} partition (\d+): (\d+) records"):
             counts[int(match[1])] += int(match[2])
         return dict(counts)
-
-    def tasks(self) -> set[str]:
-        """The tasks it runs now, by its log."""
-        held: set[str] = set()
-        for line in self.log().splitlines():
-            if match := re.search(r": task (\d+_\d+) runs", line):
-                held.add(match[1])
-            elif match := re.search(r"revoked tasks \[(.*)\]", line):
-                held -= set(match[1].split(", "))
-            elif "lost its membership" in line or "tasks migrated" in line:
-                held.clear()
-        return held
-
-    def starts_of(self, task: str) -> int:
-        """How often a task began to run here since the last start."""
-        return len(self.find(rf": task {task} runs"))
 
 
 class Product:

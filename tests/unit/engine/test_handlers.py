@@ -533,6 +533,22 @@ def test_a_partitioner_chooses_drops_and_multiplies() -> None:
     assert bench.task.metrics.dropped == {"partitioner chose no partition": 1}
 
 
+@pytest.mark.parametrize("answer", [{5}, {-1, 2}, 3, True, {True}, {"1"}, "12", {None}, {1.0}, [0, 7]])
+def test_a_partition_that_is_not_there_is_the_partitioners_error_and_not_tried_for_minutes(answer: Any) -> None:
+    topology = Topology().add_source("source", "in").add_operator("above", PassThrough(), ["source"])
+    topology.add_sink("sink", "out", "above", partitioner=Fixed(answer))
+    bench = Bench(topology, collector=Lists({"out": 5}))
+    bench.add_values("in", ("x", 1))
+    with pytest.raises(FailedProcessingException, match=r"processor=above.*Fixed chose the partitions .* of topic out"):
+        bench.process()
+    handler = Answering(RESUME)
+    bench = Bench(topology, collector=Lists({"out": 5}), processing_handler=handler)
+    bench.add_values("in", ("x", 1), ("y", 2))
+    bench.process()
+    assert bench.collector.sent == []
+    assert bench.task.metrics.dropped == {"processing error": 2}
+
+
 def test_a_partitioners_error_is_answered_for_by_the_operator_above_as_in_java() -> None:
     handler = Answering(RESUME)
     topology = Topology().add_source("source", "in").add_operator("above", PassThrough(), ["source"])
