@@ -6,10 +6,11 @@ BIN := .venv/bin
 N ?= 1000000
 RUNS ?= 3
 SEED ?= 1
+MINUTES ?= 15
 ARGS ?=
 TESTS ?= tests
 
-.PHONY: help setup run test fuzz lint format bench lock clean
+.PHONY: help setup run test fuzz faults lint format bench lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -28,6 +29,10 @@ test: setup ## every test, those on a real broker included; TESTS=tests/unit for
 fuzz: setup ## random topologies and inputs, the Java library against headrace: SEED=1 is the first of N=1000 cases
 	@scripts/java.sh --jdk
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --seed $(SEED) --cases $(if $(filter file,$(origin N)),1000,$(N)) $(ARGS)
+
+faults: setup ## brokers and instances killed, frozen, cut off by a seed: SEED=1 MINUTES=15 of each protocol and guarantee
+	@scripts/java.sh --jdk
+	@PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
 lint: setup ## ruff, mypy, basedpyright, import-linter
 	@$(BIN)/ruff check .

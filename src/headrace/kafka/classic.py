@@ -40,7 +40,7 @@ from headrace.kafka.group_client import GroupConnection, GroupSettings, group_cl
 from headrace.kafka.membership import Assigned, Lost, MembershipEvent, Revoked, ShutdownRequested
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from headrace.assignment import GroupMember, MemberAssignment
     from headrace.records import GroupIdentity, OffsetAndMetadata, TaskId, TopicPartition
@@ -177,6 +177,14 @@ class ClassicMembership:
     def generation_in_doubt(self) -> bool:
         """See ``Membership.generation_in_doubt``."""
         return self._connection is not None and self._connection.generation_in_doubt()
+
+    def member_id(self) -> str | None:
+        """See ``Membership.member_id``."""
+        return None if self._connection is None else self._connection.identity().member_id or None
+
+    def take_over(self, member_ids: Collection[str]) -> bool:
+        """See ``Membership.take_over``."""
+        return self._connection is not None and self._connection.take_over(member_ids)
 
     def owned(self) -> frozenset[TaskId]:
         """See ``Membership.owned``."""

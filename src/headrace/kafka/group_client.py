@@ -23,6 +23,7 @@ from kafka import KafkaAdminClient as UntypedAdminClient
 from kafka import admin as untyped_admin
 from kafka import structs as untyped_structs
 from kafka.coordinator.base import BaseCoordinator
+from kafka.protocol.admin import groups as untyped_groups
 from kafka.protocol.consumer import group as untyped_group
 from kafka.protocol.consumer import metadata as untyped_metadata
 
@@ -33,7 +34,7 @@ from headrace.kafka.errors import kp, translate_group_error
 from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ ClientPartition: Any = untyped_structs.TopicPartition
 ClientOffsetAndMetadata: Any = untyped_structs.OffsetAndMetadata
 OffsetFetchRequest: Any = untyped_group.OffsetFetchRequest
 LeaveGroupRequest: Any = untyped_group.LeaveGroupRequest
+DescribeGroupsRequest: Any = untyped_groups.DescribeGroupsRequest
 ConsumerProtocolAssignment: Any = untyped_metadata.ConsumerProtocolAssignment
 ConsumerProtocolSubscription: Any = untyped_metadata.ConsumerProtocolSubscription
 
@@ -52,6 +54,7 @@ PROTOCOL_NAME = "headrace"
 _SUBSCRIPTION_VERSION = 2  # owned partitions and generation
 _ASSIGNMENT_VERSION = 1
 _COMMIT_VERSION = 8  # by topic name; version 10 wants topic ids
+_DESCRIBE_VERSION = 5
 _FETCH_VERSION = 8  # several groups, by topic name
 _ANSWER_TIMEOUT_MS = 5_000
 
@@ -314,6 +317,23 @@ class GroupConnection(CoordinatorLink):
         if isinstance(error, (kp.UnknownMemberIdError, kp.IllegalGenerationError)):
             self._reset_if_still(identity, keep_id=isinstance(error, kp.IllegalGenerationError))
 
+    def take_over(self, member_ids: Collection[str]) -> bool:
+        """See ``Membership.take_over``; waits for the brokers' answers, a few seconds at most."""
+        newcomer = self.identity()
+        if not newcomer.member_id:
+            return False
+        try:
+            return bool(self._manager.run(self._take_over_once, newcomer, frozenset(member_ids)))
+        except kp.KafkaError as error:
+            again = isinstance(error, (kp.RetriableError, kp.KafkaTimeoutError))
+            log.log(
+                logging.DEBUG if again else logging.WARNING,
+                "group %s: members of a dead process stay until their sessions run out: %s",
+                newcomer.group_id,
+                error,
+            )
+            return not again
+
     def leave(self, reason: str) -> None:
         """Leave the group, static or not; waits up to 5 s for the answer, and ends the generation either way."""
         identity = self.identity()
@@ -344,23 +364,40 @@ class GroupConnection(CoordinatorLink):
                 self._coordinator.reset_generation(identity.member_id if keep_id else "")
 
     async def _leave_once(self, identity: GroupIdentity, reason: str) -> None:
-        coordinator = self._coordinator
-        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=STOP_TIMEOUT_MS):
-            raise kp.CoordinatorNotAvailableError
+        await self._leave_members([(identity.member_id, identity.group_instance_id)], reason)
+
+    async def _take_over_once(self, newcomer: GroupIdentity, member_ids: frozenset[str]) -> bool:
+        response = await self._asked(DescribeGroupsRequest(groups=[newcomer.group_id], max_version=_DESCRIBE_VERSION))
+        there = {str(member.member_id) for group in response.groups for member in group.members}
+        if newcomer.member_id not in there:
+            return False
+        gone = sorted(member_ids & there)
+        if gone:
+            log.info("group %s: %s left by a dead process of this directory", newcomer.group_id, ", ".join(gone))
+            await self._leave_members([(member_id, None) for member_id in gone], "its process is dead")
+        return True
+
+    async def _leave_members(self, members: Sequence[tuple[str, str | None]], reason: str) -> None:
+        group_id = self._settings.group_id
         request = LeaveGroupRequest(
-            group_id=identity.group_id,
-            member_id=identity.member_id,
+            group_id=group_id,
+            member_id=members[0][0],
             members=[
-                LeaveGroupRequest.MemberIdentity(
-                    member_id=identity.member_id, group_instance_id=identity.group_instance_id, reason=reason[:255]
-                )
+                LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance, reason=reason[:255])
+                for member_id, instance in members
             ],
         )
-        response = await self._manager.wait_for(self._manager.send(request, node_id=self._free_node()), STOP_TIMEOUT_MS)
+        response = await self._asked(request)
         for code in (response.error_code, *(member.error_code for member in response.members or ())):
             error_type = kp.for_code(code)
             if error_type is not kp.NoError:
-                raise error_type(identity.member_id)
+                raise error_type(members[0][0])
+
+    async def _asked(self, request: Any) -> Any:
+        """The coordinator's answer, over a connection on which no JoinGroup is waiting."""
+        if not await self._coordinator.ensure_coordinator_ready_async(timeout_ms=STOP_TIMEOUT_MS):
+            raise kp.CoordinatorNotAvailableError
+        return await self._manager.wait_for(self._manager.send(request, node_id=self._free_node()), STOP_TIMEOUT_MS)
 
 
 class GroupAdmin:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from headrace.records import TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from headrace.records import GroupIdentity, HostInfo, HostPartitions, OffsetAndMetadata, TopicPartition
 
@@ -123,6 +123,24 @@ class Membership(Protocol):
         A transaction committed just then can fail by ``ILLEGAL_GENERATION`` though nothing is lost but the work since
         the last commit: better commit a little later. It lasts until every member has joined, usually one heartbeat
         interval, at most ``max.poll.interval.ms``; wait no longer than the transaction may stay open.
+        """
+        ...
+
+    def member_id(self) -> str | None:
+        """What the brokers know this member by, also while it joins for the first time; None before that."""
+        ...
+
+    def take_over(self, member_ids: Collection[str]) -> bool:
+        """Make members that a dead process left behind leave, so that nobody waits for their sessions to run out.
+
+        They leave only when this member is in the group: a group without members would make the next one wait for the
+        brokers' initial delay.
+
+        Args:
+            member_ids: theirs; those that are gone already are passed over.
+
+        Returns:
+            Whether it is done; False when this member is not there yet, or nobody answered: call again.
         """
         ...
 

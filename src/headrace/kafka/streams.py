@@ -20,7 +20,7 @@ from headrace.kafka.streams_member import StreamsMember
 from headrace.kafka.streams_protocol import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, MemberDescription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from headrace.kafka.membership import MembershipEvent, TaskOffsets
     from headrace.records import GroupIdentity, HostInfo, OffsetAndMetadata, TaskId, TopicPartition
@@ -139,6 +139,20 @@ class StreamsMembership:
     def generation_in_doubt(self) -> bool:
         """See ``Membership.generation_in_doubt``. Here it lasts as long as one heartbeat is on its way."""
         return self._connection is not None and self._member.in_doubt()
+
+    def member_id(self) -> str | None:
+        """See ``Membership.member_id``."""
+        return None if self._connection is None else self._member.member_id
+
+    def take_over(self, member_ids: Collection[str]) -> bool:
+        """See ``Membership.take_over``."""
+        connection = self._connection
+        if connection is None or self._member.identity() is None:
+            return False
+        done = all(connection.expel(member_id) for member_id in member_ids)
+        self._member.hurry(time.monotonic())
+        connection.wake()
+        return done
 
     def owned(self) -> frozenset[TaskId]:
         """See ``Membership.owned``."""

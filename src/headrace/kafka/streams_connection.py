@@ -19,7 +19,13 @@ from kafka.net.wakeup_notifier import WakeupNotifier as UntypedWakeupNotifier
 from headrace.errors import KafkaException, StreamsException, TaskMigratedException, UnsupportedVersionException
 from headrace.kafka.coordinator_link import STOP_TIMEOUT_MS, CoordinatorLink
 from headrace.kafka.errors import kp, translate_group_error
-from headrace.kafka.streams_protocol import Heartbeat, description_request, heartbeat_answer, heartbeat_request
+from headrace.kafka.streams_protocol import (
+    LEAVE_EPOCH,
+    Heartbeat,
+    description_request,
+    heartbeat_answer,
+    heartbeat_request,
+)
 from headrace.kafka.streams_refusals import UNSUPPORTED
 
 if TYPE_CHECKING:
@@ -97,16 +103,24 @@ class StreamsConnection(CoordinatorLink):
         Args:
             epoch: ``LEAVE_EPOCH`` or ``STATIC_LEAVE_EPOCH``.
         """
-        member = self._member
+        self._leave(self._member.member_id, epoch)
+
+    def expel(self, member_id: str) -> bool:
+        """Make another member leave; waits up to 5 s for the answer. Returns whether there was one."""
+        return self._leave(member_id, LEAVE_EPOCH)
+
+    def _leave(self, member_id: str, epoch: int) -> bool:
         try:
-            self._manager.run(self._send, Heartbeat(member.member_id, epoch), STOP_TIMEOUT_MS)
+            self._manager.run(self._send, Heartbeat(member_id, epoch), STOP_TIMEOUT_MS)
         except kp.KafkaError as error:
             log.warning(
                 "leaving group %s as %s failed (%s); its session runs out instead",
-                member.description.group_id,
-                member.member_id,
+                self._member.description.group_id,
+                member_id,
                 error,
             )
+            return False
+        return True
 
     def close(self) -> None:
         """Stop heartbeats and threads; the brokers notice after the session timeout unless ``leave`` went before."""

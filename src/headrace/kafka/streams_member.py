@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_DELAYED_S = 0.5
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 _NOT_READY = frozenset(
@@ -310,6 +311,9 @@ class StreamsMember:
                 self._shutdown_asked = False
             self.description_wanted = answer.description_wanted
             self._take_in(answer, now_s)
+            if any(code == Status.ASSIGNMENT_DELAYED for code, _ in self._statuses):
+                # the brokers assign a second or so later, and a heartbeat's interval is long beside that
+                self._next_at = min(self._next_at, now_s + _DELAYED_S)
 
     # Below, the lock is held.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.resets import AutoOffsetReset
     from headrace.runtime.groups import GroupProtocol
     from headrace.runtime.positions import StatePositions
+    from headrace.runtime.predecessors import Predecessors
     from headrace.state.directory import StateDirectory
     from headrace.topology.built import BuiltTopology
 
@@ -53,6 +54,7 @@ class ClientSettings:
     default_reset_policy: AutoOffsetReset
     positions: StatePositions
     listeners: Listeners
+    predecessors: Predecessors
     paused: threading.Event = field(default_factory=threading.Event)
     """Set while tasks neither process nor restore (``KafkaStreams.pause``)."""
 

@@ -308,7 +308,7 @@ class StreamThread:
                 lambda: end_sums(self._admin, self._plan, shared.application_id),
             )
         )
-        later(lambda: self._membership.close(self._leave_group))
+        later(self._close_membership)
         self._committer = committer = Committer(
             self.name,
             self.index,
@@ -339,6 +339,11 @@ class StreamThread:
         later(lambda: self._updater.close(_CLOSE_UPDATER_S))
         self._updater.start()
         committer.retried("joining the group", self._membership.start)
+
+    def _close_membership(self) -> None:
+        self._membership.close(self._leave_group)
+        if self._leave_group:
+            self._shared.predecessors.left(self.index)
 
     def _prepared(self, admin: TopicAdmin) -> Plan:
         deadline = time.monotonic() + self._shared.task_timeout_ms / 1000
@@ -427,6 +432,7 @@ class StreamThread:
             self._application_is_to_end = False
             self._membership.shutdown_application()
         self._events.extend(self._membership.poll(time.time_ns() // 1_000_000))
+        self._shared.predecessors.watch(self.index, self._membership)
         while self._events:
             # it leaves the queue once it is done: after a failed commit revoked tasks still have to be given up
             self._handle(self._events[0])

@@ -24,6 +24,7 @@ from headrace.runtime.client import (
 from headrace.runtime.global_thread import GlobalStreamThread
 from headrace.runtime.groups import group_protocol
 from headrace.runtime.positions import StatePositions
+from headrace.runtime.predecessors import Predecessors
 from headrace.runtime.states import (
     CLIENT_TRANSITIONS,
     State,
@@ -101,6 +102,7 @@ class KafkaStreams:
                 default_reset_policy=self._config.auto_offset_reset,
                 positions=StatePositions(self._directory),
                 listeners=Listeners(),
+                predecessors=Predecessors(self._directory),
             )
         except BaseException:
             self._directory.close()

@@ -28,9 +28,10 @@ from headrace.errors import LockException, ProcessorStateException, TaskIdFormat
 from headrace.records import TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _METADATA = "kafka-streams-process-metadata"
+_MEMBERS = "members.json"
 _GLOBAL = "global"
 _POSITION = "position"
 _held: dict[Path, StateDirectory] = {}
@@ -90,10 +91,25 @@ class StateDirectory:
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return uuid.UUID(json.loads(path.read_text(encoding="utf-8"))["processId"])
         process_id = uuid.uuid4()
-        draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps({"processId": str(process_id)}), encoding="utf-8")
-        draft.replace(path)
+        self._replace(_METADATA, {"processId": str(process_id)})
         return process_id
+
+    def members(self) -> dict[int, str]:
+        """Ids of the group's members that the last process had, by thread, except those that left in good order."""
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, AttributeError):
+            found = json.loads((self.path / _MEMBERS).read_text(encoding="utf-8"))
+            return {int(index): str(member_id) for index, member_id in found.items()}
+        return {}
+
+    def keep_members(self, members: Mapping[int, str]) -> None:
+        """Write down the ids of the group's members that this process has, by thread."""
+        self._replace(_MEMBERS, {str(index): member_id for index, member_id in members.items()})
+
+    def _replace(self, name: str, content: Mapping[str, str]) -> None:
+        path = self.path / name
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps(content), encoding="utf-8")
+        draft.replace(path)
 
     def task_directory(self, task_id: TaskId) -> Path:
         """The task's directory (made by whoever opens a store in it)."""
@@ -194,7 +210,8 @@ class StateDirectory:
         for task_id in list(self.task_ids()):
             self.remove_task(task_id)
         self.remove_global()
-        (self.path / _METADATA).unlink(missing_ok=True)
+        for name in (_METADATA, _MEMBERS):
+            (self.path / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Unlock. Closing twice does nothing."""
