@@ -45,9 +45,10 @@ format: setup ## ruff's formatter and its safe fixes
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-bench: setup ## the Java job and ours on the same topic: N=1000000 lines, RUNS=3 alternating runs
+bench: setup ## the Java job and ours on the same topic: N=1000000 lines, RUNS=3 alternating runs; then restores of N keys
 	@scripts/java.sh --jdk
 	@$(BIN)/python benchmarks/bench.py --lines $(N) --runs $(RUNS) $(ARGS)
+	@$(BIN)/python benchmarks/restore.py --keys $(N) --runs $(RUNS)
 
 lock: ## requirements.lock anew from pyproject.toml
 	@scripts/lock.sh

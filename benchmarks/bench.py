@@ -111,28 +111,37 @@ class Bench:
         )
 
     def _command(self, job: str, name: str, state: Path) -> list[str]:
-        common = {
+        settings = {
             **STREAMS,
             "bootstrap.servers": self.brokers,
             "application.id": name,
             "state.dir": str(state),
             "auto.offset.reset": "earliest",
         }
-        if job == "java":
-            topics = {"job.lines": self.lines_topic, "job.courses": self.courses_topic, "job.output": name}
-            start = [self.java, "-Xmx1g", "-cp", self.classpath, "CourseRevenueJob"]
-        else:
-            prefix = "course.revenue.topic"
-            topics = {
-                f"{prefix}.lines": self.lines_topic,
-                f"{prefix}.courses": self.courses_topic,
-                f"{prefix}.output": name,
-            }
-            start = [sys.executable, str(ROOT / "benchmarks" / "job.py")]
-        return [*start, *(f"{key}={value}" for key, value in {**common, **topics}.items())]
+        return job_command(job, self.java, self.classpath, settings, self.lines_topic, self.courses_topic, name)
 
     def _java(self, program: str, *arguments: str) -> None:
         subprocess.run([self.java, "-Xmx1g", "-cp", self.classpath, program, *arguments], check=True)
+
+
+def job_command(
+    job: str, java: str, classpath: str, settings: dict[str, str], lines: str, courses: str, output: str
+) -> list[str]:
+    """What starts the job ``java`` or ``headrace`` on these topics."""
+    if job == "java":
+        topics = {"job.lines": lines, "job.courses": courses, "job.output": output}
+        start = [java, "-Xmx1g", "-cp", classpath, "CourseRevenueJob"]
+    else:
+        prefix = "course.revenue.topic"
+        topics = {f"{prefix}.lines": lines, f"{prefix}.courses": courses, f"{prefix}.output": output}
+        start = [sys.executable, str(ROOT / "benchmarks" / "job.py")]
+    return [*start, *(f"{key}={value}" for key, value in {**settings, **topics}.items())]
+
+
+def job_classpath() -> str:
+    """The class path of the Java job, compiled if need be."""
+    script = str(ROOT / "interop" / "java" / "classpath.sh")
+    return subprocess.run([script, "job"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 @contextmanager
@@ -223,9 +232,7 @@ def main() -> int:
     ).stderr.splitlines()[0]
     python = sys.version.split()[0]
     print(f"JDK of the Java job: {version}; Python {python}; {os.cpu_count()} cores; {options.lines:,} lines")
-    classpath = subprocess.run(
-        [str(ROOT / "interop" / "java" / "classpath.sh"), "job"], stdout=subprocess.PIPE, text=True, check=True
-    ).stdout.strip()
+    classpath = job_classpath()
     work = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
     cluster = None if options.bootstrap else LocalCluster(work / "cluster", heap_mb=1024, log=print)
     tag = f"bench-{time.time_ns() // 1_000_000}"
