@@ -8,7 +8,7 @@ What the stream thread owes the membership:
 * it handles the events of one ``poll`` in their order before it commits anything;
 * after a ``Revoked`` it commits and closes those tasks, then calls ``revoked`` with them: only then does the group give
   them to others (and the membership joins again by itself);
-* after a ``Lost`` it closes every task without committing, standby tasks too;
+* after a ``Lost`` it closes every task without committing; standby tasks, which disturb nobody, may go on;
 * after a ``ShutdownRequested`` the whole client closes: another member had an error that no instance can survive;
 * it calls ``poll`` (or ``note_poll``, when it has no time for events) at least every ``max.poll.interval.ms``, or the
   member leaves and all is lost.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.runtime.changelogs import Restorable
     from headrace.state.directory import StateDirectory
 
-_SAVE_EVERY_S = 5.0
+_SAVE_EVERY_S = 1.0
 
 
 class StatePositions:

@@ -575,7 +575,10 @@ class StreamThread:
 
     def _next_standbys(self) -> frozenset[TaskId]:
         """The standby tasks of the assignment that comes with a revocation: such tasks keep their stores open."""
-        return next((event.standbys for event in self._events if isinstance(event, Assigned)), frozenset())
+        for event in self._events:
+            if isinstance(event, Assigned):
+                return event.standbys
+        return frozenset()
 
     def _lost(self, event: Lost) -> None:
         _log.warning("%s: lost its membership: %s", self.name, event.reason)
