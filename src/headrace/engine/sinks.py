@@ -109,15 +109,15 @@ def _numbers(partitions: object, partitioner: object, topic: str, partition_coun
 
 
 def _checked_sender(topic: str, collector: RecordCollector) -> Send:
-    send, known = collector.sender(topic), False
+    send: Send | None = None
 
     def checked(
         partition: int | None, key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers | None
     ) -> None:
-        nonlocal known
-        if not known:
+        nonlocal send
+        if send is None:
             collector.partition_count(topic)
-            known = True
+            send = collector.sender(topic)
         send(partition, key, value, timestamp, headers)
 
     return checked

@@ -40,6 +40,7 @@ from headrace.runtime.collector import ProducerCollector
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from headrace.engine.task import StreamTask
     from headrace.kafka import Membership
@@ -67,6 +68,7 @@ class Committer:
         shared: The client's fixed parts.
         membership: Who may commit.
         partition_count: Partitions of a topic.
+        missing: Which of some topics do not exist.
         stopping: Set when the thread shall end: nothing is tried again from then on.
     """
 
@@ -77,6 +79,7 @@ class Committer:
         shared: ClientSettings,
         membership: Membership,
         partition_count: Callable[[str], int],
+        missing: Callable[[AbstractSet[str]], AbstractSet[str]],
         stopping: threading.Event,
     ) -> None:
         self._name = name
@@ -84,6 +87,7 @@ class Committer:
         self._shared = shared
         self._membership = membership
         self._partition_count = partition_count
+        self._missing = missing
         self._stopping = stopping
         transaction_s = shared.config.transaction_timeout_ms / 1000
         spare_s = transaction_s - shared.commit_interval_ms / 1000
@@ -187,6 +191,7 @@ class Committer:
             ) from e
         except TransactionAbortableException as e:
             self._raise_failed(e)
+            self._raise_missing(e)
             raise TaskCorruptedException(f"a transaction cannot commit: {e}", ()) from e
         except SendFailedException as e:
             self._raise_failed(e)
@@ -272,6 +277,22 @@ class Committer:
                 raise RecordRefusedException(f"{failure}. Nothing of what followed the last commit is committed")
         if failures:
             raise TaskCorruptedException(f"records were not written: {failures[0]}", ()) from failures[0]
+
+    def _raise_missing(self, error: KafkaException) -> None:
+        """Raise what it means that a topic written to does not exist: trying again would not help.
+
+        A transactional client only says that something was not delivered.
+        """
+        try:
+            missing = self._missing(self.collector.topics)
+        except KafkaException as e:
+            _log.info("%s: whether all topics exist is not known: %s", self._name, e)
+            return
+        if missing:
+            raise StreamsException(
+                f"{self._name}: a transaction cannot commit, because topics that it writes to do not exist: "
+                f"{', '.join(sorted(missing))}. Topics of sinks and of dead letters are not made here: create them"
+            ) from error
 
 
 def _any_committed(tasks: Iterable[StreamTask]) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -315,6 +315,7 @@ class StreamThread:
             shared,
             self._membership,
             self._partition_count,
+            lambda topics: topics - self._admin.partition_counts(topics).keys(),
             self._stop,
         )
         # the group is left once the transaction has ended, so that nobody who takes over has to wait for it

@@ -153,6 +153,8 @@ class KafkaStreams:
     def set_state_listener(self, listener: Callable[[State, State], None] | None) -> None:
         """Have ``listener(new, old)`` called on every change of state, on the thread that made it.
 
+        What it raises is logged, and changes nothing.
+
         Raises:
             IllegalStateException: The client was started already.
         """
@@ -410,8 +412,18 @@ class KafkaStreams:
 
     def _tell(self) -> None:
         # never under the lock: a listener may wait for a thread that needs it
-        while self._listener is not None and self._changes:
-            self._listener(*self._changes.popleft())
+        listener = self._listener
+        while listener is not None:
+            try:
+                new, old = self._changes.popleft()
+            except IndexError:
+                # told, by whichever thread
+                return
+            try:
+                listener(new, old)
+            except Exception:
+                # the change has been made, and others wait for what follows from it
+                _log.exception("the state listener failed at %s to %s", old.value, new.value)
 
     def _thread_changed(self, thread: StreamThread, new: ThreadState, old: ThreadState) -> None:
         with self._guard:

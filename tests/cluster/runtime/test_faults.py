@@ -283,3 +283,24 @@ def test_an_outage_longer_than_a_transaction_is_survived(
             assert streams.state() in (State.RUNNING, State.REBALANCING)
     finally:
         LocalCluster(tmp_path / "kafka").stop()
+
+
+def test_a_state_listener_that_fails_keeps_no_client_from_ending(
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    def touch(value: str) -> str:
+        raise ValueError(value)
+
+    def listen(new: State, old: State) -> None:
+        heard.append(new)
+        raise RuntimeError("the listener")
+
+    heard: list[State] = []
+    write(bootstrap_servers, unique("in"), 1)
+    topology = counting(unique("in"), unique("out"), touch)
+    streams = KafkaStreams(topology, StreamsConfig.load({**app, "num.stream.threads": "2"}))
+    streams.set_state_listener(listen)
+    streams.start()
+    assert streams.wait(60)
+    assert streams.close(60)
+    assert (streams.state(), heard[-2:]) == (State.ERROR, [State.PENDING_ERROR, State.ERROR])

@@ -10,6 +10,7 @@ import pytest
 
 from headrace import (
     Consumed,
+    ErrorPolicy,
     KafkaStreams,
     Produced,
     Serdes,
@@ -179,3 +180,33 @@ def test_a_batch_too_large_for_the_topic_is_sent_again_record_by_record(
     assert run(settings, unique, done) is None
     assert handler.asked == []
     assert written(bootstrap_servers, unique("out"), count) == {f"k{i}" for i in range(count)}
+
+
+@pytest.mark.parametrize("missing", ["sink", "dead letters"])
+def test_a_topic_that_does_not_exist_is_named_and_not_tried_for_minutes(
+    missing: str, settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    ensure_topics(bootstrap_servers, [NewTopic(unique("small"), 1)])
+    builder, text = StreamsBuilder(), Serdes.String()
+    lines = builder.stream(unique("in"), Consumed.with_(text, text))
+    if missing == "dead letters":
+        with builder.on_error(ErrorPolicy.resume(unique("nowhere"))):
+            lines = lines.map_values(lambda value: str(int(value)))
+    lines.to(unique("small" if missing == "dead letters" else "nowhere"), Produced.with_(text, text))
+    # the client tells of a lost record when its transaction's time is over
+    chosen = {"processing.guarantee": "exactly_once_v2", "transaction.timeout.ms": "3000"}
+    streams = KafkaStreams(builder.build(), StreamsConfig.load({**settings, **chosen}))
+    deaths: list[Exception] = []
+
+    def on_death(error: Exception) -> StreamThreadExceptionResponse:
+        deaths.append(error)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    streams.set_uncaught_exception_handler(on_death)
+    load(bootstrap_servers, unique("in"), [b"x"])
+    streams.start()
+    try:
+        assert streams.wait(60)
+    finally:
+        streams.close(30)
+    assert f"topics that it writes to do not exist: {unique('nowhere')}" in str(deaths[0])
