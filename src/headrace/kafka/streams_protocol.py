@@ -31,12 +31,19 @@ STATIC_LEAVE_EPOCH = -2
 """A static member goes and will be back: its tasks stay its own until the session runs out."""
 
 
-def _message(name: str) -> Any:
+def _message(name: str, **methods: Any) -> Any:
     # kafka-python takes the layout by the class's name, and keeps no hold of the class itself
-    return types.new_class(name, (ApiMessage,), {"load_json": layouts})
+    return types.new_class(name, (ApiMessage,), {"load_json": layouts}, lambda body: body.update(methods))
 
 
-StreamsGroupHeartbeatRequest: Any = _message("StreamsGroupHeartbeatRequest")
+def _encode_heartbeat(self: Any, version: int | None = None, header: bool = False, framed: bool = False) -> Any:
+    if (self.API_VERSION if version is None else version) == 0:
+        # the layout has them from the beginning, but brokers before 4.4 refuse whoever fills them in
+        self.task_offsets = self.task_end_offsets = None
+    return ApiMessage.encode(self, version, header, framed)
+
+
+StreamsGroupHeartbeatRequest: Any = _message("StreamsGroupHeartbeatRequest", encode=_encode_heartbeat)
 StreamsGroupHeartbeatResponse: Any = _message("StreamsGroupHeartbeatResponse")
 StreamsGroupTopologyDescriptionUpdateRequest: Any = _message("StreamsGroupTopologyDescriptionUpdateRequest")
 StreamsGroupTopologyDescriptionUpdateResponse: Any = _message("StreamsGroupTopologyDescriptionUpdateResponse")
@@ -95,7 +102,8 @@ class Heartbeat(NamedTuple):
         epoch: the member's, or one of ``JOIN_EPOCH``, ``LEAVE_EPOCH``, ``STATIC_LEAVE_EPOCH``.
         endpoint_epoch: of the hosts it knows, -1 for none.
         tasks: what it owns; None for no change since the last request.
-        offsets: sums of changelog offsets of tasks that it has state of and does not run; None for no change.
+        offsets: sums of changelog offsets of tasks that it has state of and does not run; None for no change. Version 0
+            leaves them out.
         end_offsets: the same of the changelogs' ends.
         shutdown: ask that the whole application ends.
     """

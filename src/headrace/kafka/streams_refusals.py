@@ -21,6 +21,7 @@ UNSUPPORTED = (
 
 _FENCED_INSTANCE_ID, _UNRELEASED_INSTANCE_ID = 82, 111
 _UNSUPPORTED_VERSION = 35
+_NO_STATIC_MEMBERS = "Static membership is not"
 _OTHER_TOPOLOGY = "Topology updates are not supported yet"
 
 _STATUSES: Mapping[int, str] = {
@@ -73,6 +74,11 @@ def refusal(group: str, instance_id: str | None, code: int, text: str) -> KafkaE
         )
     if code == _UNSUPPORTED_VERSION:
         return UnsupportedVersionException(f"joining group {group}: {UNSUPPORTED}")
+    if _NO_STATIC_MEMBERS in text:
+        return UnsupportedVersionException(
+            f"group {group}: static members (group.instance.id={instance_id}) need brokers of Kafka 4.4 or newer under "
+            f"the streams group protocol. The brokers say: {text}"
+        )
     if _OTHER_TOPOLOGY in text:
         return StreamsException(
             f"group {group} runs another topology than this instance: its instances need the same sub-topologies, "

@@ -30,6 +30,7 @@ class MemberParts(NamedTuple):
         subscription: user data of a join (classic protocol).
         task_offsets: how far this process's copies of tasks are.
         end_offsets: by task with state the sum of its changelogs' ends; asks the brokers (classic protocol).
+        standby_ends: the same of standby tasks, as last seen (streams protocol).
     """
 
     thread_index: int
@@ -38,6 +39,7 @@ class MemberParts(NamedTuple):
     subscription: Callable[[JoinClaims], bytes]
     task_offsets: TaskOffsets
     end_offsets: TaskOffsets
+    standby_ends: TaskOffsets
 
 
 class GroupProtocol(Protocol):
@@ -107,6 +109,7 @@ class StreamsGroup:
             tags=config.client_tags,
             rack_id=config.rack_id,
             task_offsets=parts.task_offsets,
+            task_end_offsets=parts.standby_ends,
             describe=(lambda: topology_description(self._built))
             if config["topology.description.push.enabled"]
             else None,

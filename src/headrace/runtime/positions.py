@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headrace.assignment import RUNNING_OFFSET
+from headrace.engine.standby import StandbyTask
 from headrace.runtime.changelogs import offset_sum
 
 if TYPE_CHECKING:
@@ -67,6 +68,15 @@ class StatePositions:
             self._saved_at = time.monotonic()
             for task in self._open.values():
                 self._save(task)
+
+    def end_sums(self) -> dict[TaskId, int]:
+        """By standby task the sum of its changelogs' ends when last looked at; of those whose ends are all known."""
+        with self._guard:
+            return {
+                task_id: sum(dict(task.ends).values())
+                for task_id, task in self._open.items()
+                if isinstance(task, StandbyTask) and task.ends.keys() >= task.changelogs.keys()
+            }
 
     def stores(self) -> dict[TaskId, dict[TopicPartition, tuple[str, int | None]]]:
         """By open task and changelog partition the store's name, and the next offset it reads; None if it writes."""

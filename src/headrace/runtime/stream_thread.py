@@ -306,6 +306,7 @@ class StreamThread:
                 self._subscription,
                 shared.positions,
                 lambda: end_sums(self._admin, self._plan, shared.application_id),
+                shared.positions.end_sums,
             )
         )
         later(self._close_membership)

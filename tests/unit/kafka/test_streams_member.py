@@ -265,6 +265,7 @@ def test_offsets_are_reported_by_the_brokers_interval_or_when_a_warm_up_has_caug
     [
         (35, "", UnsupportedVersionException, r"streams\.version=1"),
         (42, "Topology updates are not supported yet.", StreamsException, "runs another topology"),
+        (42, "Static membership is not yet supported.", UnsupportedVersionException, r"Kafka 4\.4"),
         (69, "no", StreamsException, "another kind"),
         (81, "full", StreamsException, r"group\.streams\.max\.size"),
         (82, "fenced", FencedInstanceIdException, "Give every instance its own"),
