@@ -14,10 +14,11 @@ from rich.console import Console
 
 from headrace.config.sources import Environment, read_source
 from headrace.errors import ConfigException, KafkaException
+from headrace.tools.supervisor import own_settings
 from headrace.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import typer
 
@@ -62,6 +63,14 @@ def run_app(app: typer.Typer) -> int:
         # typer's own way out: usage errors are 2, interrupts 130
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0
+
+
+def instance_command(
+    program: Sequence[str], config: Path, settings: Sequence[str] | None, log_level: str, loaded: StreamsConfig
+) -> Callable[[int], list[str]]:
+    """How instance ``k`` of several is started: the same command, with what it may not share set last."""
+    common = [*program, "--config", str(config), "--log-level", log_level]
+    return lambda k: common + [part for one in (*(settings or ()), *own_settings(loaded, k)) for part in ("--set", one)]
 
 
 def load_function(reference: str) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from headrace.topology import Topology
 
 log = logging.getLogger(__name__)
+
+SUPERVISOR = "HEADRACE_SUPERVISOR"
+"""Environment variable with the process id of who started this instance: it ends in order when that one is gone."""
 
 _CLOSE_TIMEOUT_S = 30.0
 _LOOK_S = 0.2
@@ -63,10 +67,12 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
         streams.set_state_listener(moved)
         try:
             streams.start()
-            while not signals and not over.wait(_LOOK_S):
+            while not signals and not _orphaned() and not over.wait(_LOOK_S):
                 pass
             for number in signals:
                 log.info("%s: stopping", signal.Signals(number).name)
+            if _orphaned():
+                log.warning("the process that started this one is gone: stopping")
             asked_for = not failures and streams.state() is not State.ERROR
         finally:
             closed = streams.close(_CLOSE_TIMEOUT_S)
@@ -76,3 +82,8 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _orphaned() -> bool:
+    supervisor = os.environ.get(SUPERVISOR, "")
+    return supervisor.isdecimal() and os.getppid() != int(supervisor)

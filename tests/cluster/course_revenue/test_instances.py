@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -137,4 +139,24 @@ def test_a_crashed_instance_goes_on_long_before_its_session_would_run_out(
     assert watch.latest() == product.sums.totals()
     for one in (victim, *rest):
         one.stop()
+    watch.check()
+
+
+def test_one_command_runs_several_instances_and_starts_a_killed_one_again(product: Product) -> None:
+    watch = product.watch()
+    both = product.instance("both")
+    both.arguments += ("--instances", "2")
+    both.start()
+    product.load(3_000)
+    watch.wait_for(product.sums.lines, "the first lines", product.tails)
+    started = r"instance-(\d): started, process (\d+)"
+    first = {match[1]: int(match[2]) for match in both.find(started)}
+    assert set(first) == {"1", "2"}
+    os.kill(first["2"], signal.SIGKILL)
+    product.load(3_000, seed=2)
+    both.wait_log(started, 3)
+    watch.wait_for(product.sums.lines, "all lines", product.tails)
+    assert watch.latest() == product.sums.totals()
+    assert both.find(r"(?m)^\[instance-2\] .* runs, from "), "output comes with the instance's name in front"
+    both.stop()
     watch.check()

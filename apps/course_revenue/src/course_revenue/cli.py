@@ -6,10 +6,7 @@ wrong.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,9 +22,10 @@ from course_revenue.topics import PARTITIONS, load_sample, read_line_values, wan
 from course_revenue.topology import build_topology
 from course_revenue.totals import event_time, open_totals, summary
 from headrace import StreamsConfig
-from headrace.cli.common import FAILED, log_to_stderr, note, read_properties, run_app, say
+from headrace.cli.common import FAILED, instance_command, log_to_stderr, note, read_properties, run_app, say
 from headrace.errors import ConfigException
 from headrace.tools.service import run_until_stopped
+from headrace.tools.supervisor import supervise
 from headrace.topics import ensure_topics
 
 app = typer.Typer(
@@ -99,16 +97,19 @@ def run(
     config: Annotated[Path, typer.Option("--config", help="A .properties file; Java's loads unmodified.")],
     settings: Set = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-    stop_with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+    instances: Annotated[
+        int, typer.Option(min=1, help="Processes, each an instance; failed ones start again. One core each is used.")
+    ] = 1,
 ) -> None:
-    """Run one instance of the job until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
+    """Run the job until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
     log_to_stderr(log_level)
     properties = read_properties(config, settings or ())
     product = Settings.of(properties)
     streams_config = StreamsConfig.load(without_product_keys(properties))
     topology = build_topology(product, streams_config.values())
-    if stop_with_stdin:
-        threading.Thread(target=_stop_when_stdin_closes, name="stdin-watch", daemon=True).start()
+    if instances > 1:
+        again = [sys.executable, "-m", "course_revenue", "run"]
+        raise typer.Exit(supervise(instance_command(again, config, settings, log_level, streams_config), instances))
     raise typer.Exit(run_until_stopped(topology, streams_config))
 
 
@@ -198,11 +199,3 @@ def _print_comparison(comparison: Reconciliation, *, every: bool) -> None:
         f" {kinds.count('different'):,} different;"
         f" {repeated:,} repeated and {comparison.broken:,} broken lines in the input"
     )
-
-
-def _stop_when_stdin_closes() -> None:
-    """Ends this process in order when the one that started it is gone, however it went."""
-    # not through sys.stdin, whose lock would be held at the interpreter's end
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from course_revenue.topics import load_sample, read_line_values, wanted_topics
 from course_revenue.totals import open_totals
 from headrace.errors import KafkaException
 from headrace.testing.cluster import LocalCluster
+from headrace.tools.service import SUPERVISOR
 from headrace.topics import ensure_topics
 
 if TYPE_CHECKING:
@@ -201,8 +203,9 @@ def _job(directory: Path, brokers: str) -> Generator[subprocess.Popen[bytes]]:
     )
     with (directory / "job.log").open("wb") as log:
         job = subprocess.Popen(
-            [sys.executable, "-m", "course_revenue", "run", "--config", str(config), "--stop-with-stdin"],
-            stdin=subprocess.PIPE,
+            [sys.executable, "-m", "course_revenue", "run", "--config", str(config)],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, SUPERVISOR: str(os.getpid())},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -218,8 +221,6 @@ def _job(directory: Path, brokers: str) -> Generator[subprocess.Popen[bytes]]:
         except subprocess.TimeoutExpired:
             job.kill()
             job.wait()
-        if job.stdin is not None:
-            job.stdin.close()
 
 
 def _tail(job: subprocess.Popen[bytes]) -> str:

@@ -1,0 +1,100 @@
+"""Several processes as one: small scripts in the instances' place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from headrace import StreamsConfig
+from headrace.tools.supervisor import own_settings, supervise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STEADY = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('ready'); signal.pause()"
+
+
+def script(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+def when(condition: Callable[[], bool]) -> None:
+    """Send this process SIGTERM once a condition holds."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 60
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def test_one_that_fails_starts_again_and_a_stop_ends_all_in_order(tmp_path: Path) -> None:
+    mark = tmp_path / "failed"
+    fails_once = (
+        f"import pathlib, sys; mark = pathlib.Path({str(mark)!r})\n"
+        "if not mark.exists(): mark.touch(); sys.exit('boom')\n" + STEADY
+    )
+    lines: list[str] = []
+    when(lambda: sum("ready" in line for line in lines) == 2)
+    assert supervise(lambda k: script(STEADY if k == 1 else fails_once), 2, lines.append) == 0
+    assert sorted(lines) == ["[instance-1] ready\n", "[instance-2] boom\n", "[instance-2] ready\n"]
+
+
+def test_a_wrong_configuration_ends_all_of_them() -> None:
+    lines: list[str] = []
+    assert supervise(lambda k: script(STEADY if k == 1 else "raise SystemExit(2)"), 2, lines.append) == 2
+
+
+def test_all_that_end_by_themselves_in_good_order_are_not_started_again() -> None:
+    lines: list[str] = []
+    assert supervise(lambda _: script("print('done')"), 2, lines.append) == 0
+    assert sorted(lines) == ["[instance-1] done\n", "[instance-2] done\n"]
+
+
+def test_instances_share_no_directory_and_no_static_id(tmp_path: Path) -> None:
+    config = StreamsConfig.load(
+        {
+            "application.id": "app",
+            "bootstrap.servers": "localhost:9092",
+            "state.dir": str(tmp_path),
+            "group.instance.id": "static",
+        }
+    )
+    assert own_settings(config, 2) == [f"state.dir={tmp_path / 'instance-2'}", "group.instance.id=static-2"]
+
+
+def test_instances_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    child = (
+        "import os, pathlib, time\n"
+        "from headrace.tools.service import _orphaned\n"
+        f"with open({str(pids)!r}, 'a') as out: out.write(f'{{os.getpid()}}\\n')\n"
+        "while not _orphaned(): time.sleep(0.02)\n"
+    )
+    parent = (
+        "import sys\nfrom headrace.tools.supervisor import supervise\n"
+        f"supervise(lambda k: [sys.executable, '-c', {child!r}], 2)"
+    )
+    with subprocess.Popen(script(parent)) as process:
+        deadline = time.monotonic() + 60
+        while not (pids.exists() and len(pids.read_text().split()) == 2):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    for pid in map(int, pids.read_text().split()):
+        while True:
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                break
+            assert time.monotonic() < deadline, f"process {pid} goes on"
+            time.sleep(0.02)
