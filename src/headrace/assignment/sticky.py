@@ -5,8 +5,9 @@ handed out now: a task that another live member still owns is withheld until tha
 again, so that no task ever has two owners.
 
 Balance: with ``n`` tasks and ``m`` members each gets ``n // m`` or one more. The one more goes first to members that
-already own that many (each such choice saves a move), then to the process with the fewest tasks per member. Tasks with
-state are spread so first, by themselves; then the others fill every member up to its share of all tasks.
+already own that many (each such choice saves a move), then to the process with the fewest tasks per member, then to the
+one that has the state of most. Tasks with state are spread so first, by themselves; then the others fill every member
+up to its share of all tasks.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class _Filling:
         for task in tasks:
             if task in self._owner:
                 owned[self._owner[task]].append(task)
-        self._set_shares(len(tasks), owned)
+        self._set_shares(tasks, owned)
         free = set(tasks)
         for load in self._loads:
             kept = owned[load.member_id]
@@ -168,6 +169,9 @@ class _Filling:
                     free.discard(task)
         assert not free  # the shares add up to the number of tasks
 
+    def _ready(self, process: bytes, task: TaskId) -> bool:
+        return self._lags.has_state(process, task) and self._lags.caught_up(process, task)
+
     def _has(self, load: _Load, task: TaskId) -> bool:
         return task in self._members[load.member_id].stored or self._lags.has_state(load.process_id, task)
 
@@ -184,15 +188,16 @@ class _Filling:
 
         return min((task for task in owned if task in load.tasks), key=cost)
 
-    def _set_shares(self, count: int, owned: Mapping[str, Sequence[TaskId]]) -> None:
-        """Set how many tasks each member is to have in all, once it was given its part of ``count`` more."""
+    def _set_shares(self, tasks: Sequence[TaskId], owned: Mapping[str, Sequence[TaskId]]) -> None:
+        """Set how many tasks each member is to have in all, once it was given its part of these."""
         members = self._members
         given = {load.member_id: len(load.tasks) for load in self._loads}
-        base, extra = divmod(count + sum(given.values()), len(self._loads))
+        base, extra = divmod(len(tasks) + sum(given.values()), len(self._loads))
         per_process: dict[bytes, int] = {}
         for state in members.values():
             per_process[state.process_id] = per_process.get(state.process_id, 0) + 1
         favours = dict.fromkeys(per_process, 0)
+        ready = {process: sum(self._ready(process, task) for task in tasks) for process in per_process}
         favoured: set[str] = set()
         for _ in range(extra):
             pick = min(
@@ -203,6 +208,7 @@ class _Filling:
                     given[member_id] + len(owned[member_id]) <= base,
                     favours[members[member_id].process_id] / per_process[members[member_id].process_id],
                     -len(owned[member_id]),
+                    -ready[members[member_id].process_id],
                     members[member_id].process_id,
                     member_id,
                 ),

@@ -270,3 +270,18 @@ def test_a_task_that_its_owner_still_restores_goes_to_who_has_its_state() -> Non
     members["back"] = MemberState(process(2), offsets={task: 20_000})
     placed = place([task], [task], members, members, {task: END}, AssignmentSettings())
     assert placed.active == {"restoring": {task}, "back": set()}, "neither is ready: it stays"
+
+
+def test_what_is_caught_up_moves_there_and_not_to_another_new_instance() -> None:
+    tasks = [TaskId(0, 0), TaskId(0, 1)]
+    for ready, other in ((2, 3), (3, 2)):
+        members = {
+            "old": MemberState(
+                process(1), frozenset(tasks), offsets=dict.fromkeys(tasks, RUNNING_OFFSET), generation=1
+            ),
+            f"m{ready}": MemberState(process(ready), standbys=frozenset(tasks), offsets=dict.fromkeys(tasks, END)),
+            f"m{other}": MemberState(process(other)),
+        }
+        placed = place(tasks, tasks, members, members, dict.fromkeys(tasks, END), AssignmentSettings())
+        assert len(placed.active[f"m{ready}"]) == 1
+        assert not placed.unsettled
