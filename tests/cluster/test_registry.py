@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from cluster.instances import wait_until
 from unit.serdes.registry.messages import Customer, Order, Refund, WiderOrder
 
 from headrace import (
@@ -216,13 +216,6 @@ def running(topology: Topology, settings: dict[str, Any]) -> Iterator[KafkaStrea
         yield streams
     finally:
         assert streams.close(60.0)
-
-
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.02)
 
 
 def test_records_wait_while_the_registry_is_down_and_none_is_lost(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.api.handlers import SerializationExceptionOrigin
 from headrace.api.record import RecordContext as SeenContext
@@ -96,7 +96,9 @@ def _numbers(partitions: object, partitioner: object, topic: str, partition_coun
     Raises:
         ValueError: They are no partitions of the topic.
     """
-    chosen: set[object] = set(partitions) if isinstance(partitions, Iterable) else {partitions}
+    chosen: set[object] = (
+        set(cast("Iterable[object]", partitions)) if isinstance(partitions, Iterable) else {partitions}
+    )
     # True is an int to Python
     numbers = sorted(number for number in chosen if isinstance(number, int) and not isinstance(number, bool))
     wrong = len(numbers) < len(chosen) or (numbers and not 0 <= numbers[0] <= numbers[-1] < partition_count)

@@ -23,7 +23,7 @@ from kafka import KafkaAdminClient as UntypedAdminClient
 from kafka import admin as untyped_admin
 from kafka import structs as untyped_structs
 from kafka.coordinator.base import BaseCoordinator
-from kafka.protocol.admin import groups as untyped_groups
+from kafka.protocol.admin import DescribeGroupsRequest as UntypedDescribeGroups
 from kafka.protocol.consumer import group as untyped_group
 from kafka.protocol.consumer import metadata as untyped_metadata
 
@@ -46,7 +46,7 @@ ClientPartition: Any = untyped_structs.TopicPartition
 ClientOffsetAndMetadata: Any = untyped_structs.OffsetAndMetadata
 OffsetFetchRequest: Any = untyped_group.OffsetFetchRequest
 LeaveGroupRequest: Any = untyped_group.LeaveGroupRequest
-DescribeGroupsRequest: Any = untyped_groups.DescribeGroupsRequest
+DescribeGroupsRequest: Any = UntypedDescribeGroups
 ConsumerProtocolAssignment: Any = untyped_metadata.ConsumerProtocolAssignment
 ConsumerProtocolSubscription: Any = untyped_metadata.ConsumerProtocolSubscription
 

@@ -25,7 +25,7 @@ class Predecessors:
     def __init__(self, directory: StateDirectory) -> None:
         self._directory = directory
         self._guard = threading.Lock()
-        self._dead = frozenset(directory.members().values())
+        self._dead: frozenset[str] = frozenset(directory.members().values())
         self._own: dict[int, str] = {}
 
     def watch(self, index: int, membership: Membership) -> None:

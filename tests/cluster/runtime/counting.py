@@ -1,16 +1,33 @@
-"""A counting application that tests of the runtime share."""
+"""A counting application that tests of the runtime share, with its topics, records and a reader of its totals."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from headrace import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder
+from headrace import (
+    Consumed,
+    Grouped,
+    KafkaStreams,
+    Materialized,
+    Produced,
+    Serdes,
+    StreamsBuilder,
+    StreamsConfig,
+)
+from headrace.serdes import LongDeserializer, StringDeserializer
+from headrace.topics import LatestByKey, TopicWriter, ensure_topics
+from headrace.topics import NewTopic as Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace import Topology
     from headrace.api.stores import KeyValueBytesStoreSupplier
+
+
+KEYS = 20
 
 
 def counting(
@@ -28,3 +45,53 @@ def counting(
         .to(out, Produced.with_(text, Serdes.Long()))
     )
     return builder.build()
+
+
+def make_topics(brokers: str, unique: Callable[[str], str]) -> None:
+    compact = {"cleanup.policy": "compact"}
+    ensure_topics(brokers, [Topic(unique("in"), 2), Topic(unique("out"), 2, config=compact)])
+
+
+def write(brokers: str, topic: str, count: int, start: int = 0) -> None:
+    now = int(time.time() * 1000)
+    with TopicWriter(brokers) as writer:
+        for i in range(start, start + count):
+            writer.send(topic, f"k{i % KEYS}".encode(), f"v{i}".encode(), timestamp_ms=now + i)
+
+
+@contextmanager
+def running(topology: Topology, settings: dict[str, Any]) -> Iterator[KafkaStreams]:
+    streams = KafkaStreams(topology, StreamsConfig.load(settings))
+    streams.start()
+    try:
+        yield streams
+    finally:
+        assert streams.close(60.0)
+
+
+class Totals:
+    """The counts as a read_committed reader sees them; a count that falls is an error at once."""
+
+    def __init__(self, brokers: str, topic: str) -> None:
+        self._reader = LatestByKey(brokers, topic, StringDeserializer(), LongDeserializer())
+        self._seen: dict[str, int] = {}
+
+    def total(self) -> int:
+        for key, value in self._reader.poll(0.1):
+            assert key is not None
+            assert value is not None
+            assert value >= self._seen.get(key, 0), f"the count of {key} fell"
+            self._seen[key] = value
+        return sum(self._seen.values())
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+@contextmanager
+def totals_of(brokers: str, topic: str) -> Iterator[Totals]:
+    totals = Totals(brokers, topic)
+    try:
+        yield totals
+    finally:
+        totals.close()

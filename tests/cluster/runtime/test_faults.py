@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cluster.runtime.counting import counting
+from cluster.instances import wait_until
+from cluster.runtime.counting import counting, make_topics, running, totals_of, write
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
@@ -20,48 +19,14 @@ from headrace import (
     StreamThreadExceptionResponse,
 )
 from headrace.kafka import TopicAdmin
-from headrace.serdes import LongDeserializer, StringDeserializer
 from headrace.testing.cluster import LocalCluster
 from headrace.tools.reset import ResetRequest, application_topics, reset
-from headrace.topics import LatestByKey, TopicWriter, ensure_topics
 from headrace.topics import NewTopic as Topic
+from headrace.topics import ensure_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-
-    from headrace import Topology
-
-KEYS = 20
-
-
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.02)
-
-
-def make_topics(brokers: str, unique: Callable[[str], str]) -> None:
-    compact = {"cleanup.policy": "compact"}
-    ensure_topics(brokers, [Topic(unique("in"), 2), Topic(unique("out"), 2, config=compact)])
-
-
-def write(brokers: str, topic: str, count: int, start: int = 0) -> None:
-    now = int(time.time() * 1000)
-    with TopicWriter(brokers) as writer:
-        for i in range(start, start + count):
-            writer.send(topic, f"k{i % KEYS}".encode(), f"v{i}".encode(), timestamp_ms=now + i)
-
-
-@contextmanager
-def running(topology: Topology, settings: dict[str, Any]) -> Iterator[KafkaStreams]:
-    streams = KafkaStreams(topology, StreamsConfig.load(settings))
-    streams.start()
-    try:
-        yield streams
-    finally:
-        assert streams.close(60.0)
 
 
 @pytest.fixture
@@ -76,34 +41,6 @@ def app(bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path) ->
         "session.timeout.ms": "6000",
         "auto.offset.reset": "earliest",
     }
-
-
-class Totals:
-    """The counts as a read_committed reader sees them; a count that falls is an error at once."""
-
-    def __init__(self, brokers: str, topic: str) -> None:
-        self._reader = LatestByKey(brokers, topic, StringDeserializer(), LongDeserializer())
-        self._seen: dict[str, int] = {}
-
-    def total(self) -> int:
-        for key, value in self._reader.poll(0.1):
-            assert key is not None
-            assert value is not None
-            assert value >= self._seen.get(key, 0), f"the count of {key} fell"
-            self._seen[key] = value
-        return sum(self._seen.values())
-
-    def close(self) -> None:
-        self._reader.close()
-
-
-@contextmanager
-def totals_of(brokers: str, topic: str) -> Iterator[Totals]:
-    totals = Totals(brokers, topic)
-    try:
-        yield totals
-    finally:
-        totals.close()
 
 
 def test_a_fencing_that_a_send_notices_leads_to_a_clean_rejoin(

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cluster.instances import wait_until
 from cluster.runtime.counting import counting
 
 from headrace import KafkaStreams, StandbyUpdateListener, State, StateRestoreListener, Stores, SuspendReason, TaskId
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 PARTITIONS = 2
 KEYS = 500
 RECORDS = 5_000
-
-
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
-        time.sleep(0.02)
 
 
 class App:

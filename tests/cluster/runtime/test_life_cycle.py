@@ -1,0 +1,130 @@
+"""What a running client can be told: more or fewer threads, a pause, the end of the whole application."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cluster.instances import wait_until
+from cluster.runtime.counting import counting, make_topics, running, totals_of, write
+
+from headrace import KafkaStreams, State, StreamsConfig, StreamThreadExceptionResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def settings(bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path) -> dict[str, Any]:
+    make_topics(bootstrap_servers, unique)
+    return {
+        "application.id": unique("app"),
+        "bootstrap.servers": bootstrap_servers,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": "200",
+        "state.dir": str(tmp_path / "state"),
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "500",
+        "auto.offset.reset": "earliest",
+    }
+
+
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
+def test_threads_come_and_go_while_it_runs(
+    protocol: str, settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    settings["group.protocol"] = protocol
+    write(bootstrap_servers, unique("in"), 1_000)
+    streams = KafkaStreams(counting(unique("in"), unique("out")), StreamsConfig.load(settings))
+    assert streams.add_stream_thread() is None, "nothing runs yet"
+    assert streams.remove_stream_thread() is None
+    streams.start()
+    try:
+        with totals_of(bootstrap_servers, unique("out")) as totals:
+            wait_until(lambda: totals.total() == 1_000, "the first lines")
+            added = streams.add_stream_thread()
+            assert added is not None
+            assert added.endswith("-StreamThread-2")
+
+            def shared() -> bool:
+                held = [len(thread.active_tasks) for thread in streams.metadata_for_local_threads()]
+                return sorted(held) == [1, 1]
+
+            wait_until(shared, "each thread has one of the two tasks")
+            write(bootstrap_servers, unique("in"), 1_000, 1_000)
+            wait_until(lambda: totals.total() == 2_000, "lines of both threads")
+            assert streams.remove_stream_thread(60.0) == added
+            wait_until(
+                lambda: [len(t.active_tasks) for t in streams.metadata_for_local_threads()] == [2],
+                "the thread that stays has both tasks",
+            )
+            write(bootstrap_servers, unique("in"), 500, 2_000)
+            wait_until(lambda: totals.total() == 2_500, "lines of the one thread")
+            wait_until(lambda: streams.state() is State.RUNNING, "RUNNING")
+    finally:
+        assert streams.close(60.0)
+    assert streams.add_stream_thread() is None, "closed"
+
+
+def test_a_paused_client_stays_in_the_group_and_processes_nothing(
+    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    write(bootstrap_servers, unique("in"), 1_000)
+    processed = threading.Event()
+
+    def touch(value: str) -> str:
+        processed.set()
+        return value
+
+    with (
+        running(counting(unique("in"), unique("out"), touch), settings) as streams,
+        totals_of(bootstrap_servers, unique("out")) as totals,
+    ):
+        wait_until(lambda: totals.total() == 1_000, "the first lines")
+        streams.pause()
+        assert streams.is_paused()
+        # a round that had begun may still end
+        while processed.wait(0.3):
+            processed.clear()
+        write(bootstrap_servers, unique("in"), 20_000, 1_000)
+        # longer than a session: a client that left the group would come back with lost tasks
+        assert not processed.wait(7.0)
+        assert streams.state() is State.RUNNING
+        streams.resume()
+        wait_until(lambda: totals.total() == 21_000, "all lines, each once")
+        assert not streams.is_paused()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
+def test_an_error_may_end_every_instance_of_the_application(
+    protocol: str, settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    def touch(value: str) -> str:
+        if value == "v1000":
+            raise ValueError("no instance can survive this")
+        return value
+
+    write(bootstrap_servers, unique("in"), 500)
+    clients: list[KafkaStreams] = []
+    for name in ("one", "two"):
+        config = settings | {"state.dir": str(tmp_path / name), "group.protocol": protocol}
+        client = KafkaStreams(counting(unique("in"), unique("out"), touch), StreamsConfig.load(config))
+        client.set_uncaught_exception_handler(lambda _: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
+        clients.append(client)
+    try:
+        for client in clients:
+            client.start()
+        wait_until(
+            lambda: (
+                all(t.active_tasks for c in clients for t in c.metadata_for_local_threads())
+                and all(c.state() is State.RUNNING for c in clients)
+            ),
+            "both instances have a task",
+        )
+        write(bootstrap_servers, unique("in"), 1, 1_000)
+        wait_until(lambda: all(c.state() is State.ERROR for c in clients), "both instances end")
+    finally:
+        for client in clients:
+            client.close(60.0)
