@@ -345,6 +345,14 @@ class TopicAdmin:
             if error is not None:
                 raise StreamsException(f"deleting the offset of group {group_id} for {tp} failed: {error}")
 
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, its committed offsets too. One that does not exist is no error.
+
+        Raises:
+            StreamsException: the group has members.
+        """
+        self._group_admin().delete_group(group_id)
+
     def remove_members(self, group_id: str, members: Iterable[GroupMemberDescription], reason: str) -> None:
         """Make members of a classic group leave; those gone by now are no error."""
         leaving = [(member.member_id, member.group_instance_id) for member in members]

@@ -533,6 +533,17 @@ class GroupAdmin:
             raise translate_group_error(error, f"setting the offsets of group {group_id}") from error
         return _error_names(outcome)
 
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group that has no members; one that does not exist is no error."""
+        doing = f"deleting group {group_id}"
+        try:
+            outcome = self._admin.delete_groups([group_id])
+        except Exception as error:
+            raise translate_group_error(error, doing) from error
+        said = outcome.get(group_id, "OK")  # the name of an error
+        if said not in ("OK", kp.GroupIdNotFoundError.__name__):
+            raise translate_group_error(getattr(kp, said)(), doing)
+
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
         """Forget committed offsets; Kafka's error name by partition, None where it went well."""
         try:

@@ -83,7 +83,7 @@ def refusal(group: str, instance_id: str | None, code: int, text: str) -> KafkaE
         return StreamsException(
             f"group {group} runs another topology than this instance: its instances need the same sub-topologies, "
             "topics, topic settings and joins. Run the same version everywhere, or use another application.id. A group "
-            f"takes a new topology only when it was deleted (kafka-streams-groups --delete). The brokers say: {text}"
+            f"takes a new topology only when it was deleted (headrace reset, to start over). The brokers say: {text}"
         )
     if code in _REFUSALS:
         name, means = _REFUSALS[code]

@@ -66,9 +66,10 @@ class ClusterView:
 class ResetPlan:
     """What would be done, and why not.
 
-    ``offsets`` are committed for the input topics; ``forget`` are partitions of deleted topics whose committed
-    offsets go too; ``delete`` are topics; ``kept`` are topics that look internal but could be another application's,
-    with the reason; ``refusals`` are why nothing may be done (empty: it may).
+    ``offsets`` are committed for the input topics; ``forget`` are partitions of deleted topics whose committed offsets
+    go too; ``delete`` are topics; ``kept`` are topics that look internal but could be another application's, with the
+    reason. A streams group goes as a whole (``delete_group``), since it keeps its topology, and ``keep`` is what of its
+    committed offsets is set again. ``refusals`` are why nothing may be done (empty: it may).
     """
 
     application_id: str
@@ -77,6 +78,10 @@ class ResetPlan:
     delete: tuple[str, ...]
     kept: tuple[tuple[str, str], ...]
     remove_members: bool = False
+    delete_group: bool = False
+    keep: Mapping[TopicPartition, OffsetAndMetadata] = field(
+        default_factory=dict["TopicPartition", "OffsetAndMetadata"]
+    )
     refusals: tuple[str, ...] = field(default=())
 
     def lines(self) -> list[str]:
@@ -84,6 +89,8 @@ class ResetPlan:
         out = [f"cannot reset: {why}" for why in self.refusals]
         if self.remove_members:
             out.append(f"remove the members of group {self.application_id}")
+        if self.delete_group:
+            out.append(f"delete the streams group {self.application_id}: it keeps its former topology for ever")
         if not self.offsets:
             out.append("no input topic is named (--input-topics, --topology): no offset is set")
         out += [f"set the offset of {tp} to {offset}" for tp, offset in sorted(self.offsets.items())]
@@ -183,6 +190,7 @@ def plan_reset(request: ResetRequest, view: ClusterView) -> ResetPlan:
         if topic in delete
     ]
     offsets = {tp: _target(request.to, start, view.ends[tp]) for tp, start in view.starts.items()}
+    streams = view.group.type == "streams"
     return ResetPlan(
         application_id=request.application_id,
         offsets=offsets,
@@ -190,6 +198,12 @@ def plan_reset(request: ResetRequest, view: ClusterView) -> ResetPlan:
         delete=delete,
         kept=kept,
         remove_members=remove_members,
+        delete_group=streams,
+        keep={
+            tp: entry
+            for tp, entry in view.committed.items()
+            if streams and tp.topic not in delete and tp not in offsets
+        },
         refusals=tuple(refusals),
     )
 
@@ -206,10 +220,13 @@ def carry_out(admin: TopicAdmin, plan: ResetPlan) -> None:
         raise IllegalStateException(f"nothing was reset: {'; '.join(plan.refusals)}")
     if plan.remove_members:
         _remove_members(admin, plan.application_id)
-    admin.alter_group_offsets(
-        plan.application_id, {tp: OffsetAndMetadata(offset) for tp, offset in plan.offsets.items()}
-    )
-    admin.delete_group_offsets(plan.application_id, plan.forget)
+    offsets = {tp: OffsetAndMetadata(offset) for tp, offset in plan.offsets.items()}
+    if plan.delete_group:
+        admin.delete_group(plan.application_id)
+        admin.alter_group_offsets(plan.application_id, {**plan.keep, **offsets})
+    else:
+        admin.alter_group_offsets(plan.application_id, offsets)
+        admin.delete_group_offsets(plan.application_id, plan.forget)
     admin.delete_topics(plan.delete)
 
 

@@ -20,6 +20,7 @@ from headrace.kafka import (
     TopicAdmin,
 )
 from headrace.records import GroupIdentity, HostInfo, OffsetAndMetadata, TaskId, TopicPartition
+from headrace.tools.reset import ResetRequest, reset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,6 +87,7 @@ def test_a_task_being_closed_is_given_to_nobody_else(join: Callable[..., Member]
     identity = first.membership.identity()  # what is being closed may still be committed
     assert identity.generation > 0
     first.membership.commit_offsets({TopicPartition(topic, 5): OffsetAndMetadata(1, "")})
+    first.hold_revoked = False
     first.tasks -= first.held_back
     first.membership.revoked(first.held_back)
     drive([first, second], lambda: len(first.tasks) == len(second.tasks) == 3)
@@ -212,6 +214,20 @@ def test_another_topology_is_refused_with_what_to_do(join: Callable[..., Member]
     with pytest.raises(StreamsException, match="runs another topology than this instance"):
         drive([first, second], lambda: False)
     drive([first], lambda: first.tasks == ALL)
+
+
+def test_after_a_reset_a_group_takes_another_topology(
+    join: Callable[..., Member], bootstrap_servers: str, group: str, topic: str
+) -> None:
+    first = join()
+    drive([first], lambda: first.tasks == ALL)
+    first.membership.commit_offsets({TopicPartition(topic, 3): OffsetAndMetadata(1, "m")})
+    first.membership.leave("reset")
+    with closing(TopicAdmin({"bootstrap.servers": bootstrap_servers})) as admin:
+        reset(admin, ResetRequest(group, (topic,)))
+        assert admin.group_offsets(group)[TopicPartition(topic, 3)].offset == 0
+    second = join(store="counts")
+    drive([second], lambda: second.tasks == ALL)
 
 
 def test_a_missing_source_topic_is_named_after_two_heartbeats(

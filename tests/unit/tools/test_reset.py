@@ -88,6 +88,16 @@ def test_committed_offsets_of_deleted_topics_go_too() -> None:
     assert plan_reset(ResetRequest("a"), view("a-x-repartition", committed=committed)).forget == (gone,)
 
 
+def test_a_streams_group_goes_with_its_topology_and_its_other_offsets_stay() -> None:
+    gone, other = TopicPartition("a-x-repartition", 0), TopicPartition("other", 0)
+    committed = {gone: OffsetAndMetadata(7), IN0: OffsetAndMetadata(8), other: OffsetAndMetadata(9, "m")}
+    plan = plan_reset(ResetRequest("a", ("in",)), view("a-x-repartition", kind="streams", committed=committed))
+    assert (plan.delete_group, plan.keep, plan.offsets) == (True, {other: OffsetAndMetadata(9, "m")}, {IN0: 5})
+    assert any("delete the streams group a" in line for line in plan.lines())
+    classic = plan_reset(ResetRequest("a", ("in",)), view("a-x-repartition", committed=committed))
+    assert (classic.delete_group, classic.keep) == (False, {})
+
+
 def test_active_members_refuse_and_force_removes_them() -> None:
     assert "has active members" in plan_reset(ResetRequest("a"), view(active=True)).refusals[0]
     forced = plan_reset(ResetRequest("a", force=True), view(active=True))
