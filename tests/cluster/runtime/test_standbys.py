@@ -240,7 +240,7 @@ class Process:
         self._process.wait(60)
 
 
-def test_after_kill_9_copies_take_over_without_a_restore_and_kafkas_tools_show_who_has_what(app: App) -> None:
+def test_after_kill_9_copies_take_over_without_a_restore_and_the_group_shows_who_runs_what(app: App) -> None:
     app.write(RECORDS)
     one, other = Process(app, "one"), Process(app, "other")
     try:

@@ -19,7 +19,10 @@ from headrace.serdes import Serdes
 from headrace.state.cache import CacheBudget
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.api.engine import ChangelogSend, Send
+    from headrace.api.stores import KeyValueBody
     from headrace.records import Headers, RawRecord
     from headrace.topology import Topology
 
@@ -43,6 +46,7 @@ class Lists:
     def __init__(self, partition_counts: dict[str, int] | None = None) -> None:
         self.sent: list[tuple[Any, ...]] = []
         self.changelog: list[tuple[Any, ...]] = []
+        self.changelog_headers: list[Headers | None] = []
         self.refuse: dict[str, Exception] = {}
         self._counts = partition_counts or {}
 
@@ -65,6 +69,7 @@ class Lists:
             if topic in self.refuse:
                 raise self.refuse[topic]
             self.changelog.append((topic, partition, key, value, timestamp))
+            self.changelog_headers.append(headers)
 
         return send
 
@@ -87,6 +92,7 @@ class Bench:
         cache_bytes: int = 0,
         collector: Lists | None = None,
         run: bool = True,
+        bodies: Mapping[str, KeyValueBody] | None = None,
         **settings: Any,
     ) -> None:
         self.now = 1000
@@ -94,14 +100,16 @@ class Bench:
         self.collector = collector or Lists()
         self.built = topology.build("app")
         values = {**DEFAULTS, **settings}
+        self.settings = EngineSettings("app", {"some.key": "x"}, system_time_ms=lambda: self.now, **values)
         self.task = StreamTask(
             self.built.subtopologies[task_id.subtopology],
             task_id,
-            EngineSettings("app", {"some.key": "x"}, system_time_ms=lambda: self.now, **values),
+            self.settings,
             self.collector,
             CacheBudget(cache_bytes) if cache_bytes else None,
             lambda store: (path or _no_path(store)) / store,
             lambda partition: partition not in self.lagging,
+            bodies=bodies,
         )
         if run:
             self.task.transition(TaskState.RESTORING)
