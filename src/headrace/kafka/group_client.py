@@ -128,14 +128,17 @@ class GroupSettings(NamedTuple):
 
 
 class GroupListener(Protocol):
-    """What the coordinator asks and tells, on the IO thread: nothing here may block."""
+    """What the coordinator asks and tells, on the IO thread: nothing here may block, unless it says so."""
 
     def subscription(self) -> tuple[Sequence[str], bytes, Iterable[TopicPartition], int]:
         """Topics, user data, owned partitions and the generation they are of, for a JoinGroup."""
         ...
 
     def perform_assignment(self, members: Sequence[GroupMember]) -> Mapping[str, MemberAssignment]:
-        """Every member's assignment; this member is the leader."""
+        """Every member's assignment; this member is the leader.
+
+        May ask the brokers over another connection, for a few seconds: all members wait for the answer anyway.
+        """
         ...
 
     def joined(self, generation: int, assignment: MemberAssignment) -> None:
