@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.api.option_parts import HasName, HasSerdes
+from headrace.api.option_parts import HasName, HasSerdes, check_serde
 from headrace.api.windows import MAX_TIMESTAMP, duration_ms
 from headrace.naming import validate_name
 
@@ -106,6 +106,7 @@ class StreamJoined(HasName, HasSerdes[K, V], Generic[K, V, VO]):
 
     def __post_init__(self) -> None:
         HasName.__post_init__(self)
+        check_serde(self.other_value_serde)
         if self.store_name is not None:
             validate_name(self.store_name)
 

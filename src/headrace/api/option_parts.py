@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
+from headrace.api.serde import Serde
 from headrace.naming import validate_name
-
-if TYPE_CHECKING:
-    from headrace.api.serde import Serde
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -21,7 +19,28 @@ def changed(option: T, **fields: Any) -> T:
     return made
 
 
-class HasName:
+def check_serde(serde: object) -> None:
+    """Check that a serde is one: its class, or one half of it, is easily given in its place.
+
+    Raises:
+        TypeError: It is neither None nor a serde.
+    """
+    if serde is None or isinstance(serde, Serde):
+        return
+    advice = "call it" if callable(serde) else "give both halves, as by Serdes.from_"
+    raise TypeError(f"a serde is expected here, not {serde!r}: {advice}")
+
+
+class Option:
+    """What checks itself when it is made."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+
+
+class HasName(Option):
     """Options with a name, of a node or of what the operation makes.
 
     Raises:
@@ -33,19 +52,33 @@ class HasName:
     name: Any
 
     def __post_init__(self) -> None:
-        """Check the name."""
+        """Check the name, and what else there is."""
         if self.name is not None:
             validate_name(self.name)
+        super().__post_init__()
 
     def with_name(self, name: str) -> Self:
         """Another name."""
         return changed(self, name=name)
 
 
-class HasSerdes(Generic[K, V]):
-    """Options with a serde of keys and one of values; None is what follows from the operation or the configuration."""
+class HasSerdes(Option, Generic[K, V]):
+    """Options with a serde of keys and one of values; None is what follows from the operation or the configuration.
+
+    Raises:
+        TypeError: Something else is given for a serde.
+    """
 
     __slots__ = ()
+
+    key_serde: Any
+    value_serde: Any
+
+    def __post_init__(self) -> None:
+        """Check the serdes."""
+        check_serde(self.key_serde)
+        check_serde(self.value_serde)
+        super().__post_init__()
 
     def with_key_serde(self, key_serde: Serde[K] | None) -> Self:
         """Another serde of keys."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.api.option_parts import HasName, HasSerdes
+from headrace.api.option_parts import HasName, HasSerdes, check_serde
 from headrace.api.stores import StoreSupplier
 from headrace.api.windows import duration_ms
 from headrace.errors import TopologyException
 from headrace.naming import validate_name
+from headrace.resets import AutoOffsetReset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.api.timestamps import TimestampExtractor
     from headrace.api.windows import Duration
     from headrace.partitioning import StreamPartitioner
-    from headrace.resets import AutoOffsetReset
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -46,7 +46,8 @@ def checked(option: T | None, kind: type[Any]) -> T | None:
         TypeError: It is neither None nor of this kind.
     """
     if option is not None and not isinstance(option, kind):
-        raise TypeError(f"a {kind.__name__} is expected here, not {option!r}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(f"{article} {kind.__name__} is expected here, not {option!r}")
     return option
 
 
@@ -85,6 +86,10 @@ class Consumed(HasName, HasSerdes[K, V]):
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: AutoOffsetReset | None = None
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        HasName.__post_init__(self)
+        checked(self.offset_reset, AutoOffsetReset)
 
     @staticmethod
     def with_(
@@ -175,6 +180,7 @@ class Joined(HasName, HasSerdes[K, V], Generic[K, V, VO]):
 
     def __post_init__(self) -> None:
         HasName.__post_init__(self)
+        check_serde(self.other_value_serde)
         if self.grace_ms is not None and self.grace_ms < 0:
             raise ValueError(f"the grace period of a join must not be negative, but it is {self.grace_ms} ms")
 
@@ -227,6 +233,8 @@ class Materialized(HasSerdes[K, V]):
     retention_ms: int | None = None
 
     def __post_init__(self) -> None:
+        check_serde(self.key_serde)
+        check_serde(self.value_serde)
         if self.store_name is not None:
             validate_name(self.store_name)
         if self.retention_ms is not None and self.retention_ms < 0:

@@ -18,7 +18,7 @@ from headrace.config.java_view import java_client_configs
 from headrace.config.keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2, STREAMS_KEYS
 from headrace.config.properties import parse_properties
 from headrace.config.sources import Environment, Source, read_properties_file
-from headrace.config.streams import StreamsConfig
+from headrace.config.streams import StreamsConfig, settings_of
 
 __all__ = [
     "AT_LEAST_ONCE",
@@ -37,4 +37,5 @@ __all__ = [
     "one_of",
     "parse_properties",
     "read_properties_file",
+    "settings_of",
 ]

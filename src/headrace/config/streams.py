@@ -93,7 +93,6 @@ class StreamsConfig(KeyNames):
         self._values = self._parse()
         self._check_support()
         self._check_tags()
-        self._check_tags()
         self._apply_old_names()
         self._clients = {role: client_settings(self._originals, role, self._warn) for role in Role}
         self._apply_guarantee()
@@ -491,3 +490,8 @@ def _with_client_id(settings: dict[str, Any], client_id: str | None) -> dict[str
 
 def _topic_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def settings_of(config: Mapping[str, Any] | StreamsConfig | None) -> dict[str, Any]:
+    """Settings as they were given, in whichever way: checked, as a mapping, or none."""
+    return config.originals() if isinstance(config, StreamsConfig) else dict(config or {})

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace import naming
+from headrace.api.handlers import ErrorPolicy
 from headrace.api.options import Consumed, checked
 from headrace.api.stores import DslStoreSuppliers, StoreType
 from headrace.config.class_names import DSL_STORE_SUPPLIERS
 from headrace.config.loading import make
+from headrace.config.streams import StreamsConfig, settings_of
 from headrace.dsl.global_table import GlobalKTable
 from headrace.dsl.graph import ROOT, GlobalSource, StateStore, Store, StreamSource, TableSource
 from headrace.dsl.inference import infer
@@ -23,16 +25,15 @@ from headrace.dsl.stores import StoreDefaults
 from headrace.errors import ConfigException, TopologyException
 from headrace.processors import tables
 from headrace.processors.papi import UserProcessor
+from headrace.state.builders import StoreBuilder
 from headrace.state.suppliers import built_in
 from headrace.topology.topology import check_supplier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from headrace.api.handlers import ErrorPolicy
     from headrace.api.options import Materialized
     from headrace.api.processor import Processor
-    from headrace.state.builders import StoreBuilder
     from headrace.topology import Topology
 
 K = TypeVar("K")
@@ -70,8 +71,8 @@ class StreamsBuilder:
               <-- KSTREAM-FILTER-0000000001
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        self._config = dict(config or {})
+    def __init__(self, config: Mapping[str, Any] | StreamsConfig | None = None) -> None:
+        self._config = settings_of(config)
         self._scope = Scope()
 
     def stream(
@@ -121,6 +122,7 @@ class StreamsBuilder:
 
     def add_state_store(self, builder: StoreBuilder[Any, Any]) -> StreamsBuilder:
         """Add a store, to be named where a processor uses it. Gives this builder."""
+        checked(builder, StoreBuilder)
         self._scope.graph.add((ROOT,), builder.name, StateStore(builder))
         return self
 
@@ -196,6 +198,7 @@ class StreamsBuilder:
         Args:
             policy: What becomes of an error.
         """
+        checked(policy, ErrorPolicy)
         graph = self._scope.graph
         before, graph.on_error = graph.on_error, policy
         try:
@@ -203,7 +206,7 @@ class StreamsBuilder:
         finally:
             graph.on_error = before
 
-    def build(self, config: Mapping[str, Any] | None = None) -> Topology:
+    def build(self, config: Mapping[str, Any] | StreamsConfig | None = None) -> Topology:
         """The topology of all that was described.
 
         Args:
@@ -218,7 +221,7 @@ class StreamsBuilder:
         graph = self._scope.graph.copy()
         if str(self._config.get("ensure.explicit.internal.resource.naming", False)).lower() == "true":
             self._scope.unnamed.refuse()
-        given = config or {}
+        given = settings_of(config)
         run_passes(graph, str(given.get("topology.optimization") or "none"))
         infer(graph)
         # as in Java a wrapper counts only when it was given when the builder was made

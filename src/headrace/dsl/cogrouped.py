@@ -115,6 +115,7 @@ class CogroupedKStream(Generic[K, VOut]):
             grouped_stream: The stream; one that is in already gets another aggregator.
             aggregator: ``(key, value, aggregate) -> aggregate`` for its records.
         """
+        next(iter(self._inputs.aggregators)).at.check_same_builder(grouped_stream.at)
         self._inputs.aggregators[grouped_stream] = aggregator
         return self
 

@@ -50,6 +50,7 @@ def join_on_foreign_key(
         materialized: The store of the result.
         keep_left: A left join.
     """
+    left.check_same_builder(right)
     scope, graph = left.scope, left.scope.graph
     how: TableJoined[Any, Any] = checked(table_joined, TableJoined) or TableJoined()
     # the right one's old values are not used, but who asks for them makes a table keep its rows

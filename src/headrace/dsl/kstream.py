@@ -142,6 +142,7 @@ class KStream(Generic[K, V]):
     def merge(self, other: KStream[K, V], named: Named | None = None) -> KStream[K, V]:
         """The records of both streams, in no particular order between them. Serdes are not inherited."""
         at, scope = self.at, self.at.scope
+        at.check_same_builder(other.at)
         name = scope.node_name(name_of(named), naming.MERGE)
         return KStream(
             replace(
@@ -500,6 +501,7 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, Any]:
         how: StreamJoined[K, V, Any] = checked(stream_joined, StreamJoined) or StreamJoined()
         checked(windows, JoinWindows)
+        self.at.check_same_builder(other.at)
         left, right, named = self.at, other.at, how.name is not None
         if left.repartition:
             base = naming.left_repartition(how.name, left.name)
@@ -532,6 +534,7 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, Any]:
         how: Joined[K, V, Any] = checked(joined, Joined) or Joined()
         at, scope = self.at, self.at.scope
+        at.check_same_builder(table.at)
         if at.repartition:
             at = self._repartitioned_for_join(
                 how.name or at.name, how.key_serde, how.value_serde, named=how.name is not None

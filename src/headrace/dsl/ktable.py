@@ -175,7 +175,7 @@ class KTable(Generic[K, V]):
             TopologyException: The supplier gave the same object twice.
         """
         name = self.at.scope.node_name(name_of(named), naming.TABLE_TRANSFORM_VALUES)
-        check_supplier(name, supplier)
+        check_supplier(name, supplier, "transform")
         operator = TableTransformValues(supplier, _store_name(materialized))
         return self._computed(name, operator, materialized, None, store_names)
 
@@ -373,6 +373,7 @@ class KTable(Generic[K, V]):
         needs_right: bool,
     ) -> KTable[K, Any]:
         at, scope = self.at, self.at.scope
+        at.check_same_builder(table.at)
         store = None if materialized is None else scope.store(materialized, naming.TABLE_MERGE, at.key_serde, None)
         given = name_of(named)
         name = scope.node_name(given, naming.TABLE_MERGE)

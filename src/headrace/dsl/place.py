@@ -114,6 +114,18 @@ class Place:
     sources: frozenset[str]
     repartition: bool
 
+    def check_same_builder(self, other: Place) -> None:
+        """Check that another handle's place is in the same graph, so that both can be put together.
+
+        Raises:
+            TopologyException: It was made with another builder.
+        """
+        if self.scope is not other.scope:
+            raise TopologyException(
+                f"{self.name} and {other.name} come from two StreamsBuilders: what is joined, merged or grouped "
+                "together is made with one"
+            )
+
     def add(self, name: str, data: NodeData, *, takes_null_keys: bool = False) -> Place:
         """A node below this one; its place has the same serdes."""
         number = self.scope.graph.add((self.node,), name, data, takes_null_keys=takes_null_keys)

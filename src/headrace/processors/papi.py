@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.api.engine import Bound
+from headrace.api.options import checked
+from headrace.api.processor import PunctuationType
 from headrace.api.record import Change, FixedKeyRecord, Record, RecordMetadata
 from headrace.api.times import epoch_ms, milliseconds
 from headrace.errors import FailedProcessingException, StreamsException
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
         Cancellable,
         FixedKeyProcessor,
         Processor,
-        PunctuationType,
         Punctuator,
         ValueTransformerWithKey,
     )
@@ -63,6 +64,7 @@ class _Context:
         callback: Punctuator,
         start_time: Moment | None = None,
     ) -> Cancellable:
+        checked(kind, PunctuationType)
         interval_ms = milliseconds(interval)
         if interval_ms < 1:
             raise ValueError(f"the shortest interval of a punctuation is 1 ms, not {interval}")

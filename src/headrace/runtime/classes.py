@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api import handlers
 from headrace.api.handlers import LogAndFailProcessingExceptionHandler
@@ -10,9 +10,12 @@ from headrace.api.serde import Serde
 from headrace.config import StreamsConfig
 from headrace.config.loading import make
 from headrace.engine.settings import EngineSettings
+from headrace.errors import ConfigException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_SERDES: Final = {StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG}
 
 
 def instance(config: StreamsConfig, key: str) -> Any:
@@ -25,6 +28,8 @@ def instance(config: StreamsConfig, key: str) -> Any:
     if reference is None:
         return None
     found = make(reference, key)
+    if key in _SERDES and not isinstance(found, Serde):
+        raise ConfigException(f"{key} has the value {reference!r}, which is no serde{': call it' * callable(found)}")
     if isinstance(found, Serde):
         serde: Serde[Any] = found  # pyright: ignore[reportUnknownVariableType]  # a user's class
         serde.configure(config.originals(), is_key=key == StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG)

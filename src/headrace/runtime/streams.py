@@ -34,6 +34,7 @@ from headrace.runtime.states import (
 )
 from headrace.runtime.stream_thread import StreamThread
 from headrace.state.directory import StateDirectory
+from headrace.topology import check_topology
 
 if TYPE_CHECKING:
     import uuid
@@ -64,6 +65,7 @@ class KafkaStreams:
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> None:
+        check_topology(topology)
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig.load(dict(config))
         get = self._config.__getitem__
         application_id: str = get(StreamsConfig.APPLICATION_ID_CONFIG)

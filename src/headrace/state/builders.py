@@ -11,6 +11,9 @@ from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
+from headrace.api.option_parts import check_serde
+from headrace.api.options import checked
+from headrace.api.stores import StoreSupplier
 from headrace.api.windows import MAX_TIMESTAMP
 from headrace.errors import IllegalStateException
 from headrace.state import suppliers
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from headrace.api.stores import (
         KeyValueBytesStoreSupplier,
         SessionBytesStoreSupplier,
-        StoreSupplier,
         VersionedBytesStoreSupplier,
         WindowBytesStoreSupplier,
     )
@@ -65,6 +67,11 @@ class StoreBuilder(Generic[K, V]):
 
     cleanup_policy: ClassVar[str] = "compact"
     """``cleanup.policy`` of the changelog topic, unless it is set otherwise."""
+
+    def __post_init__(self) -> None:
+        checked(self.supplier, StoreSupplier)
+        check_serde(self.key_serde)
+        check_serde(self.value_serde)
 
     @property
     def name(self) -> str:
@@ -185,6 +192,7 @@ class _WindowStoreBuilder(StoreBuilder[K, V]):
     cleanup_policy: ClassVar[str] = "compact,delete"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.caching and self.supplier.retain_duplicates:
             _log.warning("store %s keeps duplicates, so it is not cached", self.name)
             object.__setattr__(self, "caching", False)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from headrace.api.serde import Serde
 from headrace.api.times import epoch_ms, milliseconds
-from headrace.config import StreamsConfig
+from headrace.config import StreamsConfig, settings_of
 from headrace.engine.serdes import check_serdes
 from headrace.errors import IllegalStateException, StreamsException
 from headrace.runtime.classes import engine_settings
@@ -36,6 +36,7 @@ from headrace.state.keyvalue import PairedKeyValueStore
 from headrace.testing.one_task import OneTask
 from headrace.testing.simulation import Brokers, SimulatedApplication, Written
 from headrace.testing.views import KeyValueView, SessionView, WindowView, timestamped, value_of
+from headrace.topology import check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -125,8 +126,9 @@ class TopologyTestDriver:
         commit_every_record: bool = True,
         seed: int | None = None,
     ) -> None:
+        check_topology(topology)
         self._now = time.time_ns() // 1_000_000 if initial_wall_clock_ms is None else epoch_ms(initial_wall_clock_ms)
-        originals = dict(config.originals() if isinstance(config, StreamsConfig) else config or {})
+        originals = settings_of(config)
         originals.setdefault(StreamsConfig.APPLICATION_ID_CONFIG, "topology-test-driver")
         originals.setdefault(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:9092")
         originals = {**_UNTHROTTLED, **originals}
@@ -426,9 +428,21 @@ class TopologyTestDriver:
         return self._world
 
     def pipe_raw(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: Moment | None = None,
+        headers: Headers | None = None,
     ) -> None:
         """Pipe one record of bytes and process until the topology is quiet.
+
+        Args:
+            topic: A source topic of the topology.
+            key: Bytes, or None.
+            value: Bytes, or None.
+            timestamp: Its time; the driver's wall clock when left out.
+            headers: Names with bytes or None.
 
         Raises:
             IllegalStateException: The topology does not read ``topic``, or the driver is closed.
@@ -440,7 +454,7 @@ class TopologyTestDriver:
             raise IllegalStateException(
                 f"Unknown topic: {topic}. The topology reads {', '.join(sorted(self._world.sources))}"
             )
-        self._world.pipe(topic, key, value, timestamp, headers)
+        self._world.pipe(topic, key, value, self._now if timestamp is None else epoch_ms(timestamp), headers)
 
     def read_raw(self, topic: str) -> Written | None:
         """The oldest unread record of ``topic``, whatever its partition, or None."""
@@ -457,6 +471,17 @@ class TopologyTestDriver:
 
     def _capture(self, written: Written) -> None:
         self._produced.setdefault(written.topic, deque()).append(written)
+
+
+def _checked_headers(headers: Iterable[object]) -> Headers:
+    own: Headers = []
+    for header in headers:
+        match header:
+            case (str(name), None | bytes() as value):
+                own.append((name, value))
+            case _:
+                raise TypeError(f"headers are a list of (name, bytes or None), which {header!r} is not")
+    return own
 
 
 def _check_halves(half: str, *given: object) -> None:
@@ -504,7 +529,7 @@ class TestInputTopic(Generic[K, V]):
             self._time += self._advance
         else:
             at = epoch_ms(timestamp)
-        own = list(headers or ())
+        own = _checked_headers(headers or ())
         self._driver.pipe_raw(
             self._topic,
             self._key.serialize_with_headers(self._topic, own, key),
@@ -574,7 +599,8 @@ class TestOutputTopic(Generic[K, V]):
         """
         raw = self._driver.read_raw(self._topic)
         if raw is None:
-            raise LookupError(f"no unread record in topic {self._topic}")
+            written = ", ".join(sorted(self._driver.produced_topic_names())) or "none"
+            raise LookupError(f"no unread record in topic {self._topic} (topics that were written to: {written})")
         return TestRecord(
             self._key.deserialize_with_headers(self._topic, raw.headers, raw.key),
             self._value.deserialize_with_headers(self._topic, raw.headers, raw.value),

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.api.engine import RecordContext
+from headrace.api.options import checked
+from headrace.api.processor import PunctuationType
 from headrace.api.record import FixedKeyRecord, Record, RecordMetadata
 from headrace.api.times import epoch_ms, milliseconds
+from headrace.config import StreamsConfig, settings_of
 from headrace.errors import IllegalStateException, TopologyException
 from headrace.records import TaskId
 from headrace.state.builders import StoreBuilder
@@ -21,7 +24,7 @@ from headrace.state.context import StoreContext
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.api.processor import PunctuationType, Punctuator
+    from headrace.api.processor import Punctuator
     from headrace.api.serde import Serde
     from headrace.api.times import Moment, Span
     from headrace.records import Headers
@@ -65,11 +68,11 @@ class CapturedForward(Generic[R]):
 class _MockContext(Generic[R]):
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | StreamsConfig | None = None,
         task_id: TaskId | None = None,
         state_dir: Path | None = None,
     ) -> None:
-        self._config = dict(config or {})
+        self._config = settings_of(config)
         self._task_id = task_id or TaskId(0, 0)
         self._state_dir = state_dir
         self._metadata: RecordMetadata | None = None
@@ -125,6 +128,7 @@ class _MockContext(Generic[R]):
         self, interval: Span, kind: PunctuationType, callback: Punctuator, start_time: Moment | None = None
     ) -> CapturedPunctuator:
         """Keep a punctuation, see :meth:`scheduled_punctuators`."""
+        checked(kind, PunctuationType)
         start_ms = None if start_time is None else epoch_ms(start_time)
         captured = CapturedPunctuator(milliseconds(interval), kind, callback, start_ms)
         self._punctuators.append(captured)

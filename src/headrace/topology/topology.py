@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.api.processor import FixedKeyProcessor
 from headrace.config.loading import make
+from headrace.config.streams import StreamsConfig, settings_of
 from headrace.errors import TopologyException
 from headrace.javaorder import hash_order
 from headrace.naming import internal_topic
@@ -74,8 +75,8 @@ class Topology:
               <-- lines
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        self._wrapper = _wrapper(config or {})
+    def __init__(self, config: Mapping[str, Any] | StreamsConfig | None = None) -> None:
+        self._wrapper = _wrapper(settings_of(config))
         self._specs: dict[str, NodeSpec] = {}
         self._parents: dict[str, tuple[str, ...]] = {}
         self._stores: dict[str, AnyStoreBuilder] = {}
@@ -597,11 +598,23 @@ class Topology:
         return result
 
 
-def check_supplier(name: str, supplier: Callable[[], object]) -> object:
+def check_topology(topology: object) -> None:
+    """Check that what is to be run is a topology: the builder is easily given in its place.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not isinstance(topology, Topology):
+        raise TypeError(
+            f"a Topology is expected here, not a {type(topology).__name__}: give what StreamsBuilder.build() returns"
+        )
+
+
+def check_supplier(name: str, supplier: Callable[[], object], method: str = "process") -> object:
     """Check that a supplier makes a new object at each call; gives one.
 
     Raises:
-        TypeError: It cannot be called.
+        TypeError: It cannot be called, or what it gives has no such method.
         TopologyException: It gave the same object twice.
     """
     if not callable(supplier):  # pyright: ignore[reportUnnecessaryComparison]  # a user's object
@@ -610,6 +623,8 @@ def check_supplier(name: str, supplier: Callable[[], object]) -> object:
             "or a function that makes a new one at each call"
         )
     made = supplier()
+    if not hasattr(made, method):
+        raise TypeError(f"the supplier of processor {name} gave {made!r}, which has no method {method}")
     if made is supplier():
         raise TopologyException(
             f"the supplier of processor {name} gave the same object twice: each task needs a processor of its own, "

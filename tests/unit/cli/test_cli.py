@@ -26,7 +26,7 @@ def plain():
 def configured(config):
     builder = StreamsBuilder()
     builder.stream(config["application.id"]).to("out")
-    return builder.build(config.values())
+    return builder.build(config)
 
 def two(config, more):
     raise AssertionError

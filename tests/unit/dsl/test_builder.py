@@ -14,6 +14,7 @@ from headrace.api.options import (
 )
 from headrace.api.stores import StoreType
 from headrace.api.timestamps import FailOnInvalidTimestamp
+from headrace.config import StreamsConfig
 from headrace.dsl import KStream, KTable, StreamsBuilder
 from headrace.errors import ConfigException, TopologyException
 from headrace.processors.stateless import NullKeyFilter, StreamBranch
@@ -271,3 +272,13 @@ def test_options_refuse_what_contradicts() -> None:
         Repartitioned.as_("r").with_number_of_partitions(0)
     with pytest.raises(TopologyException, match="at least one topic"):
         StreamsBuilder().stream([])
+
+
+def test_settings_may_be_a_streams_config() -> None:
+    config = StreamsConfig(
+        {"application.id": "app", "bootstrap.servers": "localhost:9092", "topology.optimization": "all"}
+    )
+    builder = StreamsBuilder(config)
+    builder.table("users", materialized=Materialized.as_("users"))
+    (sub,) = builder.build(config).build("app").subtopologies
+    assert sub.source_changelogs == {"users"}

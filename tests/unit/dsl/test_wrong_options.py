@@ -9,19 +9,25 @@ import pytest
 from headrace import (
     BufferConfig,
     Consumed,
+    Grouped,
     JoinWindows,
+    KafkaStreams,
     KStream,
     KTable,
     Materialized,
     Named,
     Processor,
+    Produced,
     Record,
     Serdes,
     SessionWindows,
     SlidingWindows,
+    Stores,
+    StreamJoined,
     StreamsBuilder,
     TimeWindows,
 )
+from headrace.errors import TopologyException
 from headrace.testing import TopologyTestDriver
 
 if TYPE_CHECKING:
@@ -73,6 +79,80 @@ def test_wrong_option(message: str) -> None:
 def test_serde_for_consumed() -> None:
     with pytest.raises(TypeError, match=r"^a Consumed is expected here, not"):
         StreamsBuilder().stream("s", TEXT)
+
+
+NO_SERDE: dict[str, Callable[[Any, Any], object]] = {
+    r"<function Serdes.String at .*>: call it": lambda make, half: Consumed.with_(TEXT, make),
+    r"<.*StringSerializer object at .*>: give both halves": lambda make, half: Produced.with_(half, TEXT),
+    r"'counts': give both halves": lambda make, half: Materialized.with_("counts"),  # type: ignore[arg-type]
+    r"<function .*: call it": lambda make, half: StreamJoined.with_(TEXT, TEXT, make),
+    r"<function S.*: call it": lambda make, half: Grouped.as_("g").with_key_serde(make),
+    r"<function Serdes.*: call it": (
+        lambda make, half: Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), make, TEXT)
+    ),
+}
+
+
+@pytest.mark.parametrize("message", NO_SERDE)
+def test_the_class_or_one_half_of_a_serde_in_its_place(message: str) -> None:
+    with pytest.raises(TypeError, match=f"^a serde is expected here, not {message}"):
+        NO_SERDE[message](Serdes.String, TEXT.serializer)
+
+
+def test_a_name_or_a_supplier_for_the_builder_of_a_store() -> None:
+    name: Any = "counts"
+    with pytest.raises(TypeError, match=r"^a StoreSupplier is expected here, not 'counts'"):
+        Stores.window_store_builder(name, TEXT, TEXT)
+    supplier: Any = Stores.in_memory_key_value_store("counts")
+    with pytest.raises(TypeError, match=r"^a StoreBuilder is expected here, not KeyValueSupplier"):
+        StreamsBuilder().add_state_store(supplier)
+
+
+def test_a_text_for_a_reset_policy() -> None:
+    reset: Any = "earliest"
+    with pytest.raises(TypeError, match=r"^an AutoOffsetReset is expected here, not 'earliest'"):
+        Consumed.with_(TEXT, TEXT).with_offset_reset_policy(reset)
+
+
+def test_a_text_for_an_error_policy() -> None:
+    policy: Any = "resume"
+    with pytest.raises(TypeError, match=r"^an ErrorPolicy is expected"), StreamsBuilder().on_error(policy):
+        pass
+
+
+def test_a_supplier_that_makes_no_processor() -> None:
+    supplier: Any = lambda: 1  # noqa: E731
+    with pytest.raises(TypeError, match=r"KSTREAM-PROCESSOR-0000000001 gave 1, which has no method process"):
+        StreamsBuilder().stream("in").process(supplier)
+
+
+def test_the_builder_for_its_topology() -> None:
+    builder: Any = StreamsBuilder()
+    with pytest.raises(TypeError, match=r"a Topology is expected here, not a StreamsBuilder: .*build\(\)"):
+        TopologyTestDriver(builder)
+    with pytest.raises(TypeError, match=r"a Topology is expected here, not a StreamsBuilder"):
+        KafkaStreams(builder, {"application.id": "app", "bootstrap.servers": "localhost:9092"})
+
+
+@pytest.mark.parametrize("together", ["merge", "join", "table", "tables", "foreign key", "cogroup"])
+def test_handles_of_two_builders_do_not_come_together(together: str) -> None:
+    mine, other = StreamsBuilder(), StreamsBuilder()
+    how = Consumed.with_(TEXT, TEXT)
+    stream, table = mine.stream("s", how), mine.table("t", how)
+    calls: dict[str, Callable[[], object]] = {
+        "merge": lambda: stream.merge(other.stream("o", how)),
+        "join": lambda: stream.join(other.stream("o", how), max, JOIN_WINDOWS),
+        "table": lambda: stream.join(other.table("o", how), max),
+        "tables": lambda: table.outer_join(other.table("o", how), lambda one, two: one or two),
+        "foreign key": lambda: table.join(other.table("o", how), max, foreign_key_extractor=str),
+        "cogroup": lambda: (
+            stream.group_by_key()
+            .cogroup(lambda key, value, sum_: value)
+            .cogroup(other.stream("o", how).group_by_key(), lambda key, value, sum_: value)
+        ),
+    }
+    with pytest.raises(TopologyException, match=r"come from two StreamsBuilders"):
+        calls[together]()
 
 
 def test_serde_for_a_serializer_of_a_test_topic() -> None:

@@ -123,3 +123,8 @@ def test_javas_names_are_understood() -> None:
     java = "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler"
     found = instance(config(deserialization_exception_handler=java), KEY)
     assert isinstance(found, LogAndContinueExceptionHandler)
+
+
+def test_the_class_of_a_serde_as_a_default() -> None:
+    with pytest.raises(ConfigException, match=r"^default\.value\.serde has the value .*, which is no serde: call it$"):
+        engine_settings(config(default_value_serde=Serdes.String), lambda: 0)

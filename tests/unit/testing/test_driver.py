@@ -392,3 +392,46 @@ def test_a_ready_configuration_is_taken() -> None:
         source, out = topics(driver)
         source.pipe_input("k", "v")
         assert out.read_value() == "v"
+
+
+@pytest.mark.parametrize("headers", [{"from": b"mail"}, [("from", "mail")], [("from", b"mail", 1)], ["from"]])
+def test_headers_that_are_none(driver: TopologyTestDriver, headers: Any) -> None:
+    source, _ = topics(driver)
+    with pytest.raises(TypeError, match=r"headers are a list of \(name, bytes or None\)"):
+        source.pipe_input("k", "v", headers=headers)
+
+
+def test_seconds_for_a_timestamp(driver: TopologyTestDriver) -> None:
+    source, _ = topics(driver)
+    with pytest.raises(TypeError, match=r"a timestamp is an int of milliseconds or a datetime, not 1796000000\.5"):
+        source.pipe_input("k", "v", timestamp=1796000000.5)
+    with pytest.raises(TypeError, match=r"a length of time is an int of milliseconds or a timedelta, not 0\.5"):
+        source.advance_time(0.5)
+
+
+def test_a_topic_that_nothing_was_written_to_names_those_that_were(driver: TopologyTestDriver) -> None:
+    source, _ = topics(driver)
+    source.pipe_input("k", "v")
+    wrong = driver.create_output_topic("output", TEXT.deserializer, TEXT.deserializer)
+    with pytest.raises(LookupError, match=r"no unread record in topic output \(topics that were written to: out\)"):
+        wrong.read_value()
+
+
+def test_bytes_without_a_timestamp_have_the_drivers_time(driver: TopologyTestDriver) -> None:
+    driver.pipe_raw("in", b"k", b"v")
+    written = driver.read_raw("out")
+    assert written is not None
+    assert written.timestamp == driver.wall_clock_ms
+
+
+def test_a_text_for_the_kind_of_a_punctuation() -> None:
+    class Ticking(Processor[str, str, str, str]):
+        def init(self, context: Any) -> None:
+            context.schedule(1000, "stream", lambda timestamp: None)
+
+        def process(self, record: Record[str, str]) -> None: ...
+
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(TEXT, TEXT)).process(Ticking)
+    with pytest.raises(StreamsException, match=r"a PunctuationType is expected here, not 'stream'"):
+        TopologyTestDriver(builder.build(), CONFIG)

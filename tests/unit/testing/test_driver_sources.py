@@ -16,6 +16,7 @@ from headrace import (
     Materialized,
     Processor,
     Produced,
+    PunctuationType,
     Record,
     RecordContext,
     Serdes,
@@ -96,7 +97,7 @@ class Filling(Processor[str, str, str, str]):
         if record.value == "bad":
             raise ValueError("the user's own words")
         if record.value == "tick":
-            self.context.schedule(1, Any, lambda time: None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            self.context.schedule(1, PunctuationType.STREAM_TIME, lambda time: None)
         self._store.put(record.key, record.value)
 
 

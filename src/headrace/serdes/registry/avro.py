@@ -29,6 +29,8 @@ except ImportError as e:  # pragma: no cover  # told apart only by what is insta
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from headrace.config.streams import StreamsConfig
+
 T = TypeVar("T")
 
 _read: Callable[..., Any] = fastavro.schemaless_reader  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # of any IO
@@ -274,7 +276,7 @@ class GenericAvroSerde(RegistrySerde[Any]):
         self,
         schema: AvroSchema | str | Mapping[str, Any] | None = None,
         *,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | StreamsConfig | None = None,
         is_key: bool = False,
     ) -> None:
         given = _avro(schema)
@@ -293,7 +295,7 @@ class PrimitiveAvroSerde(RegistrySerde[Any]):
         is_key: See :class:`RegistrySerde`.
     """
 
-    def __init__(self, *, config: Mapping[str, Any] | None = None, is_key: bool = False) -> None:
+    def __init__(self, *, config: Mapping[str, Any] | StreamsConfig | None = None, is_key: bool = False) -> None:
         super().__init__(KafkaAvroSerializer(), KafkaAvroDeserializer(), config, is_key=is_key, immutable=True)
 
 
@@ -333,7 +335,7 @@ class SpecificAvroSerde(RegistrySerde[T], Generic[T]):
         *,
         schema: AvroSchema | str | Mapping[str, Any] | None = None,
         namespace: str | None = None,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | StreamsConfig | None = None,
         is_key: bool = False,
     ) -> None:
         self._type = type_

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Typ
 
 from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.config.loading import load
+from headrace.config.streams import StreamsConfig, settings_of
 from headrace.errors import ConfigException, KafkaException, SerializationException
 from headrace.records import Headers
 from headrace.serdes.registry.client import RegisteredSchema, Schema, SchemaRegistryClient, is_unknown, shared_client
@@ -360,8 +361,8 @@ class RegistrySerde(Serde[T]):
     Args:
         serializer: The one half.
         deserializer: The other.
-        config: Settings by Confluent's dotted names, ``schema.registry.url`` first of all; None to have
-            :meth:`configure` called later.
+        config: Settings by Confluent's dotted names, ``schema.registry.url`` first of all, alone or with the
+            application's own; None to have :meth:`configure` called later.
         is_key: Whether the serde is of keys.
         immutable: See :class:`Serde`.
     """
@@ -370,14 +371,14 @@ class RegistrySerde(Serde[T]):
         self,
         serializer: RegistrySerializer[T],
         deserializer: RegistryDeserializer[T],
-        config: Mapping[str, Any] | None,
+        config: Mapping[str, Any] | StreamsConfig | None,
         *,
         is_key: bool,
         immutable: bool,
     ) -> None:
         super().__init__(serializer, deserializer, immutable=immutable)
         if config is not None:
-            self.configure(config, is_key=is_key)
+            self.configure(settings_of(config), is_key=is_key)
 
 
 def _reason(error: Exception) -> str:

@@ -20,6 +20,7 @@ from headrace.serdes.registry.client import JSON, Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headrace.config.streams import StreamsConfig
     from headrace.serdes.registry.client import SchemaReference
 
 T = TypeVar("T")
@@ -166,7 +167,7 @@ class KafkaJsonSchemaSerde(RegistrySerde[T], Generic[T]):
         *,
         schema: str | Mapping[str, Any] | None = ...,
         validate: bool = ...,
-        config: Mapping[str, Any] | None = ...,
+        config: Mapping[str, Any] | StreamsConfig | None = ...,
         is_key: bool = ...,
     ) -> None: ...
     @overload
@@ -176,7 +177,7 @@ class KafkaJsonSchemaSerde(RegistrySerde[T], Generic[T]):
         *,
         schema: str | Mapping[str, Any] | None = ...,
         validate: bool = ...,
-        config: Mapping[str, Any] | None = ...,
+        config: Mapping[str, Any] | StreamsConfig | None = ...,
         is_key: bool = ...,
     ) -> None: ...
     def __init__(
@@ -185,7 +186,7 @@ class KafkaJsonSchemaSerde(RegistrySerde[T], Generic[T]):
         *,
         schema: str | Mapping[str, Any] | None = None,
         validate: bool = False,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | StreamsConfig | None = None,
         is_key: bool = False,
     ) -> None:
         super().__init__(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor, FileDescriptor
 
+    from headrace.config.streams import StreamsConfig
+
 M = TypeVar("M", bound=Message)
 
 _WELL_KNOWN = "google/protobuf/"
@@ -151,7 +153,11 @@ class KafkaProtobufSerde(RegistrySerde[M], Generic[M]):
     """
 
     def __init__(
-        self, type_: type[M] | None = None, *, config: Mapping[str, Any] | None = None, is_key: bool = False
+        self,
+        type_: type[M] | None = None,
+        *,
+        config: Mapping[str, Any] | StreamsConfig | None = None,
+        is_key: bool = False,
     ) -> None:
         serializer: Any = KafkaProtobufSerializer(type_)
         deserializer: Any = KafkaProtobufDeserializer(type_)
