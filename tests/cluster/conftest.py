@@ -1,4 +1,7 @@
-"""Fixtures for tests on a real broker: one for the session, unless HEADRACE_BOOTSTRAP names one."""
+"""Fixtures for tests on a real broker: one for the session, unless HEADRACE_BOOTSTRAP names one.
+
+HEADRACE_KAFKA_VERSION chooses its release.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ STREAMS_GROUPS = {
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A broker of this session's own; tests that stop or kill a broker make one themselves."""
-    with LocalCluster(tmp_path_factory.mktemp("kafka"), settings=STREAMS_GROUPS, log=print) as running:
+    directory, version = tmp_path_factory.mktemp("kafka"), os.environ.get("HEADRACE_KAFKA_VERSION")
+    with LocalCluster(directory, version=version, settings=STREAMS_GROUPS, log=print) as running:
         yield running
 
 

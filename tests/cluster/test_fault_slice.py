@@ -1,0 +1,28 @@
+"""A minute of the fault lab, always the same: ``make faults`` draws longer ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faults.plan import BROKER_FAULTS, INSTANCE_FAULTS, draw
+from faults.run import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEED = 7
+SECONDS = 60.0
+
+
+def test_a_seed_always_draws_the_same_faults_and_long_runs_draw_every_kind() -> None:
+    assert draw(SEED, SECONDS) == draw(SEED, SECONDS)
+    assert draw(SEED, SECONDS) != draw(SEED + 1, SECONDS)
+    assert {fault.kind for fault in draw(1, 3_600)} == {*INSTANCE_FAULTS, *BROKER_FAULTS}
+
+
+def test_no_fault_of_a_minute_loses_or_doubles_a_line(tmp_path: Path) -> None:
+    report = run(tmp_path, seed=SEED, seconds=SECONDS, protocol="streams", rate=200, settle_s=180, say=print)
+    print("\n".join(report.lines_of_text()))
+    assert report.problems == []
+    assert len(report.recoveries) == len(draw(SEED, SECONDS))
+    assert all(one.took_s is not None for one in report.recoveries)
