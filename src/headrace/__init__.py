@@ -37,6 +37,7 @@ from headrace.api.handlers import (
 )
 from headrace.api.joins import JoinWindows, StreamJoined
 from headrace.api.metadata import TaskMetadata, ThreadMetadata
+from headrace.api.oauth import OAuthToken
 from headrace.api.options import (
     Branched,
     Consumed,
@@ -178,6 +179,7 @@ __all__ = [
     "LogAndSkipOnInvalidTimestamp",
     "Materialized",
     "Named",
+    "OAuthToken",
     "Printed",
     "ProcessingExceptionHandler",
     "Processor",

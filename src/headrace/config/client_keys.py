@@ -122,7 +122,13 @@ FETCH_WAIT_MAX_MS: Final = 50
 _SECURITY = "With TLS or SASL only."
 _PEM_ONLY = "Only PEM files: ssl.{0}.type=PEM."
 _NOT_JAVA = "Belongs to the Java virtual machine."
-_OAUTH = "SASL/OAUTHBEARER is not in this version."
+_OAUTH = "With sasl.mechanism=OAUTHBEARER only."
+_BROKERS_CHECK = "Brokers check tokens; the client does not."
+_ASSERTION = (
+    "Tokens are asked for with a client's id and secret; for another grant see sasl.login.callback.handler.class."
+)
+_ENDPOINT_WAIT = "Of the token endpoint; the greater of the two holds for both."
+_RENEWAL = "Tokens are renewed after three quarters of their life."
 _KERBEROS = "SASL/GSSAPI is not in this version."
 
 _COMMON: Final = (
@@ -185,49 +191,61 @@ _SECURITY_KEYS: Final = (
     ClientKey("ssl.engine.factory.class", "CPA", _CLASS, _REFUSE, note=_NOT_JAVA),
     ClientKey("ssl.key.password", "CPA", _PASSWORD, _TRANSLATE, None, "ssl.key.password", note=_SECURITY),
     ClientKey("ssl.keymanager.algorithm", "CPA", _STRING, _IGNORE, "SunX509", note=_NOT_JAVA),
-    ClientKey("ssl.keystore.certificate.chain", "CPA", _PASSWORD, _REFUSE,
-              note="Put the certificates in a file: ssl.keystore.location with ssl.keystore.type=PEM."),
-    ClientKey("ssl.keystore.key", "CPA", _PASSWORD, _REFUSE,
-              note="Put the key in a file: ssl.keystore.location with ssl.keystore.type=PEM."),
+    ClientKey("ssl.keystore.certificate.chain", "CPA", _PASSWORD, _TRANSLATE, None, "ssl.certificate.pem",
+              note="PEM text, with ssl.keystore.type=PEM."),
+    ClientKey("ssl.keystore.key", "CPA", _PASSWORD, _TRANSLATE, None, "ssl.key.pem",
+              note="PEM text, with ssl.keystore.type=PEM."),
     ClientKey("ssl.keystore.location", "CPA", _STRING, _TRANSLATE, None, "ssl.certificate.location",
               note="Also ssl.key.location: the file holds both. " + _PEM_ONLY.format("keystore")),
-    ClientKey("ssl.keystore.password", "CPA", _PASSWORD, _REFUSE, note="A PEM file has ssl.key.password only."),
+    ClientKey("ssl.keystore.password", "CPA", _PASSWORD, _OWN, note="Refused with TLS: see ssl.key.password."),
     ClientKey("ssl.keystore.type", "CPA", _STRING, _OWN, "JKS", note=_PEM_ONLY.format("keystore")),
     ClientKey("ssl.protocol", "CPA", _STRING, _IGNORE, "TLSv1.3", note="OpenSSL negotiates the version."),
     ClientKey("ssl.provider", "CPA", _STRING, _REFUSE, note=_NOT_JAVA),
     ClientKey("ssl.secure.random.implementation", "CPA", _STRING, _IGNORE, note=_NOT_JAVA),
     ClientKey("ssl.trustmanager.algorithm", "CPA", _STRING, _IGNORE, "PKIX", note=_NOT_JAVA),
-    ClientKey("ssl.truststore.certificates", "CPA", _PASSWORD, _REFUSE,
-              note="Put the certificates in a file: ssl.truststore.location with ssl.truststore.type=PEM."),
+    ClientKey("ssl.truststore.certificates", "CPA", _PASSWORD, _TRANSLATE, None, "ssl.ca.pem",
+              note="PEM text, with ssl.truststore.type=PEM."),
     ClientKey("ssl.truststore.location", "CPA", _STRING, _TRANSLATE, None, "ssl.ca.location",
               note=_PEM_ONLY.format("truststore")),
-    ClientKey("ssl.truststore.password", "CPA", _PASSWORD, _REFUSE, note="A PEM file of certificates has no password."),
+    ClientKey("ssl.truststore.password", "CPA", _PASSWORD, _OWN,
+              note="Refused with TLS: a PEM file of certificates has no password."),
     ClientKey("ssl.truststore.type", "CPA", _STRING, _OWN, "JKS", note=_PEM_ONLY.format("truststore")),
     ClientKey("sasl.mechanism", "CPA", _STRING, _TRANSLATE, "GSSAPI", "sasl.mechanism",
-              note="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. " + _SECURITY),
+              note="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. " + _SECURITY),
     ClientKey("sasl.jaas.config", "CPA", _PASSWORD, _TRANSLATE, None, "sasl.username",
-              note="Username and password of Java's PlainLoginModule or ScramLoginModule."),
+              note="The text for Java's PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule."),
     ClientKey("sasl.client.callback.handler.class", "CPA", _CLASS, _REFUSE, note=_NOT_JAVA),
-    ClientKey("sasl.login.callback.handler.class", "CPA", _CLASS, _REFUSE, note=_NOT_JAVA),
+    ClientKey("sasl.login.callback.handler.class", "CPA", _CLASS, _OWN,
+              note="Java's OAuthBearerLoginCallbackHandler, or a Python function that returns a headrace.OAuthToken. "
+              + _OAUTH),
     ClientKey("sasl.login.class", "CPA", _CLASS, _REFUSE, note=_NOT_JAVA),
     ClientKey("sasl.kerberos.kinit.cmd", "CPA", _STRING, _REFUSE, "/usr/bin/kinit", note=_KERBEROS),
     ClientKey("sasl.kerberos.min.time.before.relogin", "CPA", _LONG, _REFUSE, "60000", note=_KERBEROS),
     ClientKey("sasl.kerberos.service.name", "CPA", _STRING, _REFUSE, note=_KERBEROS),
     ClientKey("sasl.kerberos.ticket.renew.jitter", "CPA", _DOUBLE, _REFUSE, "0.05", note=_KERBEROS),
     ClientKey("sasl.kerberos.ticket.renew.window.factor", "CPA", _DOUBLE, _REFUSE, "0.8", note=_KERBEROS),
-    ClientKey("sasl.login.connect.timeout.ms", "CPA", _INT, _REFUSE, note=_OAUTH),
-    ClientKey("sasl.login.read.timeout.ms", "CPA", _INT, _REFUSE, note=_OAUTH),
-    ClientKey("sasl.login.refresh.buffer.seconds", "CPA", _INT, _REFUSE, "300", note=_OAUTH),
-    ClientKey("sasl.login.refresh.min.period.seconds", "CPA", _INT, _REFUSE, "60", note=_OAUTH),
-    ClientKey("sasl.login.refresh.window.factor", "CPA", _DOUBLE, _REFUSE, "0.8", note=_OAUTH),
-    ClientKey("sasl.login.refresh.window.jitter", "CPA", _DOUBLE, _REFUSE, "0.05", note=_OAUTH),
-    ClientKey("sasl.login.retry.backoff.max.ms", "CPA", _LONG, _REFUSE, "10000", note=_OAUTH),
-    ClientKey("sasl.login.retry.backoff.ms", "CPA", _LONG, _REFUSE, "100", note=_OAUTH),
+    ClientKey("sasl.login.connect.timeout.ms", "CPA", _INT, _OWN, note=_ENDPOINT_WAIT),
+    ClientKey("sasl.login.read.timeout.ms", "CPA", _INT, _OWN, note=_ENDPOINT_WAIT),
+    ClientKey("sasl.login.refresh.buffer.seconds", "CPA", _INT, _IGNORE, "300", note=_RENEWAL),
+    ClientKey("sasl.login.refresh.min.period.seconds", "CPA", _INT, _IGNORE, "60", note=_RENEWAL),
+    ClientKey("sasl.login.refresh.window.factor", "CPA", _DOUBLE, _IGNORE, "0.8", note=_RENEWAL),
+    ClientKey("sasl.login.refresh.window.jitter", "CPA", _DOUBLE, _IGNORE, "0.05", note=_RENEWAL),
+    ClientKey("sasl.login.retry.backoff.max.ms", "CPA", _LONG, _OWN, "10000", note="Of the token endpoint."),
+    ClientKey("sasl.login.retry.backoff.ms", "CPA", _LONG, _OWN, "100", note="Of the token endpoint."),
+    ClientKey("sasl.oauthbearer.client.credentials.client.id", "CPA", _STRING, _OWN,
+              note="Or clientId in sasl.jaas.config."),
+    ClientKey("sasl.oauthbearer.client.credentials.client.secret", "CPA", _PASSWORD, _OWN,
+              note="Or clientSecret in sasl.jaas.config."),
+    ClientKey("sasl.oauthbearer.header.urlencode", "CPA", _BOOLEAN, _OWN, "false",
+              note="Encodes the client's id and secret."),
+    ClientKey("sasl.oauthbearer.jwt.retriever.class", "CPA", _STRING, _OWN,
+              "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+              note="For client credentials, or for a file."),
+    ClientKey("sasl.oauthbearer.scope", "CPA", _STRING, _OWN, note="Or scope in sasl.jaas.config."),
+    ClientKey("sasl.oauthbearer.token.endpoint.url", "CPA", _STRING, _OWN, note="https://, http:// or file:///."),
     *(
-        ClientKey(f"sasl.oauthbearer.{name}", "CPA", type_, _REFUSE, default, note=_OAUTH)
+        ClientKey(f"sasl.oauthbearer.{name}", "CPA", type_, _REFUSE, default, note=_ASSERTION)
         for name, type_, default in (
-            ("allow.unverified.audience", _BOOLEAN, "false"),
-            ("allow.unverified.issuer", _BOOLEAN, "false"),
             ("assertion.algorithm", _STRING, "RS256"),
             ("assertion.claim.aud", _STRING, None),
             ("assertion.claim.exp.seconds", _INT, "300"),
@@ -239,22 +257,23 @@ _SECURITY_KEYS: Final = (
             ("assertion.private.key.file", _STRING, None),
             ("assertion.private.key.passphrase", _PASSWORD, None),
             ("assertion.template.file", _STRING, None),
-            ("client.credentials.client.id", _STRING, None),
-            ("client.credentials.client.secret", _PASSWORD, None),
+        )
+    ),
+    *(
+        ClientKey(f"sasl.oauthbearer.{name}", "CPA", type_, _IGNORE, default, note=_BROKERS_CHECK)
+        for name, type_, default in (
+            ("allow.unverified.audience", _BOOLEAN, "false"),
+            ("allow.unverified.issuer", _BOOLEAN, "false"),
             ("clock.skew.seconds", _INT, "30"),
             ("expected.audience", _LIST, ""),
             ("expected.issuer", _STRING, None),
-            ("header.urlencode", _BOOLEAN, "false"),
             ("jwks.endpoint.refresh.ms", _LONG, "3600000"),
             ("jwks.endpoint.retry.backoff.max.ms", _LONG, "10000"),
             ("jwks.endpoint.retry.backoff.ms", _LONG, "100"),
             ("jwks.endpoint.url", _STRING, None),
-            ("jwt.retriever.class", _STRING, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
             ("jwt.validator.class", _STRING, "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"),
-            ("scope", _STRING, None),
             ("scope.claim.name", _STRING, "scope"),
             ("sub.claim.name", _STRING, "sub"),
-            ("token.endpoint.url", _STRING, None),
         )
     ),
 )  # fmt: skip

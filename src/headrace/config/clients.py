@@ -6,12 +6,12 @@ As in Java, a client takes a setting from the key with the most specific prefix:
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.client_keys import CLIENT_KEYS, FETCH_WAIT_MAX_MS, Action, ClientKey, ClientKind
+from headrace.config.security import SECURITY_NAMES, security_settings
 from headrace.errors import ConfigException
 
 if TYPE_CHECKING:
@@ -74,19 +74,6 @@ class ClientSettings:
         return name if given is None else given.spelled
 
 
-_SECURITY_NAMES = frozenset(
-    {
-        "security.protocol",
-        "sasl.mechanism",
-        "sasl.jaas.config",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.key.password",
-        "ssl.keystore.location",
-        "ssl.truststore.location",
-    }
-)
-
-
 def client_settings(originals: Mapping[str, Any], role: Role, warn: Callable[[str, str], None]) -> ClientSettings:
     """Collect, check and translate what the user gave for one client.
 
@@ -106,7 +93,7 @@ def client_settings(originals: Mapping[str, Any], role: Role, warn: Callable[[st
                 settings.given[name] = Given(row, row.parse(originals[spelled], spelled), spelled)
     for given in settings.given.values():
         _translate(given, settings, warn)
-    _add_security(settings)
+    settings.librdkafka |= security_settings(settings.value, settings.spelled)
     _add_compression_level(settings)
     return settings
 
@@ -125,7 +112,7 @@ def _translate(given: Given, settings: ClientSettings, warn: Callable[[str, str]
             if not row.is_default(given.value):
                 raise ConfigException(f"Setting '{given.spelled}' is not supported in this version{note}")
         case Action.TRANSLATE:
-            if row.name in _SECURITY_NAMES or row.name.endswith(".level"):
+            if row.name in SECURITY_NAMES or row.name.endswith(".level"):
                 return
             if row.librdkafka is not None:
                 value = row.convert(given.value) if row.convert else given.value
@@ -141,67 +128,6 @@ def _add_compression_level(settings: ClientSettings) -> None:
     given = settings.given.get(f"compression.{codec}.level")
     if given is not None:
         settings.librdkafka["compression.level"] = given.row.convert(given.value) if given.row.convert else given.value
-
-
-def _add_security(settings: ClientSettings) -> None:
-    protocol: str = settings.value("security.protocol", "PLAINTEXT")
-    settings.librdkafka["security.protocol"] = protocol
-    if protocol.endswith("SSL"):
-        _add_tls(settings)
-    if protocol.startswith("SASL"):
-        _add_sasl(settings)
-
-
-def _add_tls(settings: ClientSettings) -> None:
-    for store in ("truststore", "keystore"):
-        location = settings.value(f"ssl.{store}.location")
-        if location is None:
-            continue
-        if str(settings.value(f"ssl.{store}.type", "JKS")).upper() != "PEM":
-            raise ConfigException(
-                f"Setting '{settings.spelled(f'ssl.{store}.location')}' names a Java key store, which cannot be read "
-                f"here: convert it to a PEM file and set ssl.{store}.type=PEM"
-            )
-        if store == "truststore":
-            settings.librdkafka["ssl.ca.location"] = location
-        else:
-            settings.librdkafka["ssl.certificate.location"] = location
-            settings.librdkafka["ssl.key.location"] = location
-    password = settings.value("ssl.key.password")
-    if password is not None:
-        settings.librdkafka["ssl.key.password"] = password
-    check_host = settings.value("ssl.endpoint.identification.algorithm", "https") != ""
-    settings.librdkafka["ssl.endpoint.identification.algorithm"] = "https" if check_host else "none"
-
-
-_SASL_MODULES = {"PLAIN": "PlainLoginModule", "SCRAM-SHA-256": "ScramLoginModule", "SCRAM-SHA-512": "ScramLoginModule"}
-_JAAS = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*);\s*", re.IGNORECASE | re.DOTALL)
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""", re.DOTALL)
-
-
-def _add_sasl(settings: ClientSettings) -> None:
-    mechanism: str = settings.value("sasl.mechanism", "GSSAPI")
-    if mechanism not in _SASL_MODULES:
-        raise ConfigException(
-            f"Setting '{settings.spelled('sasl.mechanism')}' has the value '{mechanism}', but must be one of "
-            f"{', '.join(_SASL_MODULES)} in this version"
-        )
-    spelled = settings.spelled("sasl.jaas.config")
-    match = _JAAS.fullmatch(settings.value("sasl.jaas.config", ""))
-    module = _SASL_MODULES[mechanism]
-    options: dict[str, str] = {}
-    if match is not None and match[1].rpartition(".")[2] == module:
-        for option in _JAAS_OPTION.finditer(match[2]):
-            quoted = option[2] if option[2] is not None else option[3]
-            options[option[1]] = option[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
-    if "username" not in options or "password" not in options:
-        raise ConfigException(
-            f"Setting '{spelled}' must read 'org.apache.kafka.common.security....{module} required username=\"...\" "
-            f'password="...";\' for sasl.mechanism={mechanism} (its value is not shown)'
-        )
-    settings.librdkafka.update(
-        {"sasl.mechanism": mechanism, "sasl.username": options["username"], "sasl.password": options["password"]}
-    )
 
 
 def consumer_settings(settings: ClientSettings, servers: str, group_id: str, *, exactly_once: bool) -> dict[str, Any]:

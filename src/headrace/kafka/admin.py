@@ -15,8 +15,16 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as untyped_admin
 
 from headrace.errors import StreamsException, TimeoutException
-from headrace.kafka.errors import ClosedClient, translate, translate_code, translate_config_error
-from headrace.kafka.group_client import GroupAdmin, group_client_config
+from headrace.kafka.acls import Acl
+from headrace.kafka.connections import data_client_config, group_client_config
+from headrace.kafka.errors import (
+    ClosedClient,
+    refuses_entry,
+    translate,
+    translate_code,
+    translate_config_error,
+)
+from headrace.kafka.group_client import GroupAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -34,6 +42,8 @@ GroupType = Literal["classic", "consumer", "streams", "share"]
 """What manages a group: the classic protocol, KIP-848, KIP-1071, KIP-932."""
 
 _PROPAGATION_PAUSE_S = 0.02
+_EVENTS_EVERY_S = 0.1
+_FIRST_PATIENCE_S = 1.0
 _GRACE_S = 5.0  # added to the client's own deadline, which then names the cause
 
 
@@ -95,13 +105,16 @@ class TopicAdmin:
 
     def __init__(self, config: Mapping[str, Any], timeout_ms: int = 60_000) -> None:
         try:
-            self._client: Any = _api.AdminClient(dict(config), logger=log)
+            self._client: Any = _api.AdminClient(
+                data_client_config({**config, "error_cb": self._on_client_error}), logger=log
+            )
         except ClientException as error:
             raise translate_config_error(error, "admin client") from error
         self._config = dict(config)
         self._timeout_ms = timeout_ms
         self._timeout_s = timeout_ms / 1000
         self._groups: GroupAdmin | None = None
+        self._refusal: KafkaError | None = None
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """The number of partitions of each topic; topics that do not exist are absent.
@@ -122,7 +135,7 @@ class TopicAdmin:
         found: dict[str, Any] = {}
         for name, future in futures.items():
             try:
-                found[name] = self._result(future, f"describing topic {name}")
+                found[name] = self._result(future, f"describing topic {name}", (Acl("Describe", "topic", name),))
             except _Missing:
                 continue
         return found
@@ -138,10 +151,17 @@ class TopicAdmin:
 
     def list_topics(self) -> frozenset[str]:
         """The names of all topics that this principal may see, internal ones included."""
-        try:
-            return frozenset(self._client.list_topics(timeout=self._timeout_s).topics)
-        except ClientException as error:
-            raise translate(error, "listing topics") from error
+        deadline, patience_s = time.monotonic() + self._timeout_s, _FIRST_PATIENCE_S
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                return frozenset(self._client.list_topics(timeout=min(patience_s, left_s)).topics)
+            except ClientException as error:
+                # the call itself would not end before its time is up when the brokers do not let us in
+                self._check_entry("listing topics")
+                if patience_s >= left_s:
+                    raise translate(error, "listing topics") from error
+            patience_s *= 2
 
     def create_topics(self, topics: Iterable[NewTopic]) -> frozenset[str]:
         """Create topics and wait until the brokers know them.
@@ -164,7 +184,8 @@ class TopicAdmin:
         existed: set[str] = set()
         for name, future in futures.items():
             try:
-                self._result(future, f"creating topic {name}", KafkaError.TOPIC_ALREADY_EXISTS)
+                needs = (Acl("Create", "topic", name),)
+                self._result(future, f"creating topic {name}", needs, KafkaError.TOPIC_ALREADY_EXISTS)
             except _Missing:
                 existed.add(name)
         self._await_topics(frozenset(futures))
@@ -189,7 +210,7 @@ class TopicAdmin:
         absent: set[str] = set()
         for name, future in futures.items():
             try:
-                self._result(future, f"deleting topic {name}")
+                self._result(future, f"deleting topic {name}", (Acl("Delete", "topic", name),))
             except _Missing:
                 absent.add(name)
         return frozenset(absent)
@@ -205,7 +226,8 @@ class TopicAdmin:
         result: dict[str, dict[str, str]] = {}
         for resource, future in futures.items():
             try:
-                entries = self._result(future, f"describing the configs of topic {resource.name}")
+                needs = (Acl("DescribeConfigs", "topic", resource.name),)
+                entries = self._result(future, f"describing the configs of topic {resource.name}", needs)
             except _Missing:
                 continue
             result[resource.name] = {
@@ -228,7 +250,9 @@ class TopicAdmin:
         for entry, future in futures.items():
             tp = TopicPartition(entry.topic, entry.partition)
             try:
-                result[tp] = int(self._result(future, f"deleting records of {tp} before {offsets[tp]}").low_watermark)
+                needs = (Acl("Delete", "topic", tp.topic),)
+                doing = f"deleting records of {tp} before {offsets[tp]}"
+                result[tp] = int(self._result(future, doing, needs).low_watermark)
             except _Missing:
                 continue
         return result
@@ -266,7 +290,8 @@ class TopicAdmin:
         try:
             for entry, future in futures.items():
                 tp = TopicPartition(entry.topic, entry.partition)
-                result[tp] = int(self._result(future, f"reading the offsets of {tp}", None).offset)
+                needs = (Acl("Describe", "topic", tp.topic),)
+                result[tp] = int(self._result(future, f"reading the offsets of {tp}", needs, None).offset)
         except TimeoutException:
             # the client asks the leader it remembers, for ever: after a leader change it has to be told to look again
             with contextlib.suppress(ClientException):
@@ -286,7 +311,8 @@ class TopicAdmin:
         futures: dict[str, concurrent.futures.Future[Any]] = self._client.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group_id, asked)], request_timeout=self._timeout_s
         )
-        found = self._result(futures[group_id], f"reading committed offsets of group {group_id}", None)
+        needs = (Acl("Describe", "group", group_id), *(Acl("Describe", "topic", tp.topic) for tp in asked))
+        found = self._result(futures[group_id], f"reading committed offsets of group {group_id}", needs, None)
         return {TopicPartition(entry.topic, entry.partition): int(entry.offset) for entry in found.topic_partitions}
 
     def list_groups(self) -> dict[str, GroupType]:
@@ -303,7 +329,8 @@ class TopicAdmin:
         futures: dict[str, concurrent.futures.Future[Any]] = self._client.describe_consumer_groups(
             [group_id], request_timeout=self._timeout_s
         )
-        found = self._result(futures[group_id], f"describing group {group_id}", None)
+        needs = (Acl("Describe", "group", group_id),)
+        found = self._result(futures[group_id], f"describing group {group_id}", needs, None)
         members = tuple(
             GroupMemberDescription(
                 member.member_id,
@@ -373,16 +400,42 @@ class TopicAdmin:
         return self._groups
 
     def _result(
-        self, future: concurrent.futures.Future[T], doing: str, missing: int | None = KafkaError.UNKNOWN_TOPIC_OR_PART
+        self,
+        future: concurrent.futures.Future[T],
+        doing: str,
+        needs: Iterable[Acl],
+        missing: int | None = KafkaError.UNKNOWN_TOPIC_OR_PART,
     ) -> T:
+        deadline = time.monotonic() + self._timeout_s + _GRACE_S
         try:
-            return future.result(self._timeout_s + _GRACE_S)
+            while True:
+                try:
+                    return future.result(_EVENTS_EVERY_S)
+                except concurrent.futures.TimeoutError as error:
+                    # brokers that do not let us in are told by an event: the client would try until the time is up
+                    self._check_entry(doing)
+                    if time.monotonic() >= deadline:
+                        raise TimeoutException(
+                            f"{doing}: no answer within {self._timeout_s} s. It may be tried again"
+                        ) from error
         except ClientException as error:
             if missing is not None and error.args[0].code() == missing:
                 raise _Missing from error
-            raise translate(error, doing) from error
-        except concurrent.futures.TimeoutError as error:
-            raise TimeoutException(f"{doing}: no answer within {self._timeout_s} s. It may be tried again") from error
+            self._check_entry(doing)
+            raise translate(error, doing, needs) from error
+
+    def _check_entry(self, doing: str) -> None:
+        """Serve the client's events; raise if one says that the brokers refused the connection."""
+        self._client.poll(0)
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise translate(refusal, doing)
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        if refuses_entry(error):
+            self._refusal = error
+        else:
+            log.warning("admin client: %s: %s", error.name(), error.str())
 
 
 class _Missing(Exception):  # never leaves this module

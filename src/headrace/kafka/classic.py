@@ -35,8 +35,9 @@ from headrace.errors import (
     StreamsException,
     TaskMigratedException,
 )
+from headrace.kafka.connections import group_client_config
 from headrace.kafka.errors import FencedInstanceIdException
-from headrace.kafka.group_client import GroupConnection, GroupSettings, group_client_config
+from headrace.kafka.group_client import GroupConnection, GroupSettings
 from headrace.kafka.membership import Assigned, Lost, MembershipEvent, Revoked, ShutdownRequested
 
 if TYPE_CHECKING:

@@ -24,8 +24,10 @@ from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from headrace.errors import IllegalStateException, KafkaException, OffsetOutOfRangeException, TimeoutException
-from headrace.kafka.errors import client_error, translate, translate_config_error
-from headrace.kafka.group_client import GroupAdmin, group_client_config
+from headrace.kafka.acls import Acl, reading
+from headrace.kafka.connections import data_client_config, group_client_config
+from headrace.kafka.errors import client_error, refuses_entry, translate, translate_config_error
+from headrace.kafka.group_client import GroupAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ class RecordConsumer:
         self._pending_errors: list[KafkaException] = []
         settings: dict[str, Any] = {**_DEFAULTS, **config, **_FORCED, "error_cb": self._on_client_error}
         try:
-            self._client: Consumer = Consumer(settings, logger=log)
+            self._client: Consumer = Consumer(data_client_config(settings), logger=log)
         except ClientException as error:
             raise translate_config_error(error, "consumer") from error
         self._config = settings
@@ -245,7 +247,9 @@ class RecordConsumer:
                 ClientPartition(partition.topic, partition.partition), timeout=timeout_s, cached=cached
             )
         except ClientException as error:
-            raise translate(error, f"reading the watermarks of {partition}") from error
+            raise translate(
+                error, f"reading the watermarks of {partition}", (Acl("Describe", "topic", partition.topic),)
+            ) from error
         return (OFFSET_INVALID, OFFSET_INVALID) if found is None else found
 
     def committed(
@@ -296,7 +300,7 @@ class RecordConsumer:
                 self._out_of_range.add(tp)
                 batch.errors.append((tp, self._out_of_range_error(tp, message.offset(), error)))
         else:
-            batch.errors.append((tp, translate(error, f"fetching from {tp}")))
+            batch.errors.append((tp, translate(error, f"fetching from {tp}", reading(tp.topic))))
 
     def _out_of_range_error(self, tp: TopicPartition, asked: int | None, error: KafkaError) -> KafkaException:
         offset = asked if asked is not None and asked >= 0 else self._start.get(tp, OFFSET_INVALID)
@@ -326,11 +330,7 @@ class RecordConsumer:
 
     def _on_client_error(self, error: KafkaError) -> None:
         # Broker connections that come and go are librdkafka's to retry; only what cannot heal reaches the caller.
-        if error.fatal() or error.code() in (
-            KafkaError._AUTHENTICATION,
-            KafkaError._SSL,
-            KafkaError.SASL_AUTHENTICATION_FAILED,
-        ):
+        if error.fatal() or refuses_entry(error):
             self._pending_errors.append(translate(error, "connecting to the brokers"))
         else:
             log.warning("consumer: %s: %s", error.name(), error.str())

@@ -11,10 +11,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafka.net.compat import KafkaNetClient as UntypedNetClient
 from kafka.protocol.consumer import group as untyped_group
 
 from headrace.errors import TimeoutException
+from headrace.kafka.acls import Acl
+from headrace.kafka.connections import net_client
 from headrace.kafka.errors import kp, translate_group_error
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 
-KafkaNetClient: Any = UntypedNetClient
 OffsetCommitRequest: Any = untyped_group.OffsetCommitRequest
 
 RETRY_PAUSE_S = 0.05
@@ -51,7 +51,7 @@ class CoordinatorLink:
         commit_version: int,
     ) -> None:
         self._commit_version = commit_version
-        self._client: Any = KafkaNetClient(**client_config)
+        self._client: Any = net_client(**client_config)
         self._manager: Any = self._client._manager
         self._client._net.start()
         try:
@@ -94,7 +94,7 @@ class CoordinatorLink:
                 again = self._as_now(error, identity, newest, doing)
                 if again is None:
                     self._refused(error, identity)
-                    raise translate_group_error(error, doing) from error
+                    raise translate_group_error(error, doing, _committing(identity.group_id, offsets)) from error
                 if time.monotonic() + RETRY_PAUSE_S >= deadline:
                     raise TimeoutException(
                         f"{doing}: no outcome within {timeout_s} s: {error}. It may be tried again"
@@ -170,3 +170,8 @@ class CoordinatorLink:
                 if error_type in (kp.NotCoordinatorError, kp.CoordinatorNotAvailableError):
                     coordinator.coordinator_dead(error_type())
                 raise error_type(f"{topic}-{partition}")
+
+
+def _committing(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[Acl, ...]:
+    topics = sorted({tp.topic for tp in offsets})
+    return (Acl("Read", "group", group_id), *(Acl("Read", "topic", topic) for topic in topics))

@@ -23,7 +23,7 @@ anything else                                        StreamsException with the e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 from confluent_kafka import KafkaException as ClientException
@@ -43,9 +43,10 @@ from headrace.errors import (
     TransactionAbortableException,
     UnsupportedVersionException,
 )
+from headrace.kafka.acls import Acl, missing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 kp: Any = untyped_errors  # kafka-python makes some of its classes at run time
 
@@ -184,6 +185,10 @@ REFUSED_IN_TRANSACTION = (
     "Nothing of the transaction is committed, and the same record would be refused again: change what the topic "
     "accepts (max.message.bytes, message.timestamp.*), or what is sent to it"
 )
+CHECK_TLS: Final = (
+    "check that ssl.truststore.* holds the certificate that signed the brokers', that the address is one their "
+    "certificates name (else ssl.endpoint.identification.algorithm), and ssl.keystore.* if they want a certificate"
+)
 ACL_HINTS: Mapping[int, str] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "grant Read and Describe on source and changelog topics, Write on sink and internal topics, and Create, Delete "
@@ -195,15 +200,51 @@ ACL_HINTS: Mapping[int, str] = {
     ),
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant IdempotentWrite (and Create, for internal topics) on the cluster",
     KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "grant the principal use of its delegation token",
-    KafkaError._AUTHENTICATION: "check the security.protocol, sasl.* and ssl.* settings",
+    KafkaError._AUTHENTICATION: "check the security.protocol, sasl.* and ssl.* settings, the user and the password",
     KafkaError.SASL_AUTHENTICATION_FAILED: "check the sasl.* settings and the broker's user list",
     KafkaError.UNSUPPORTED_SASL_MECHANISM: "check sasl.mechanism against the broker's enabled mechanisms",
-    KafkaError._SSL: "check the ssl.* settings and certificates",
+    KafkaError._SSL: CHECK_TLS,
 }
 
 
+_RESOURCES: Final[Mapping[int, str]] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional-id",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+}
+_REFUSED_ENTRY: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    }
+)
+
+
+def refuses_entry(error: KafkaError) -> bool:
+    """Whether a client's error event says that brokers do not let it in, which no further try changes."""
+    return error.code() in _REFUSED_ENTRY or (
+        # with TLS 1.3 a broker says only after the handshake that it wants a certificate
+        error.code() == KafkaError._TRANSPORT and "alert" in error.str() and "certificate" in error.str()
+    )
+
+
+def _denied(code: int, message: str, needs: Iterable[Acl]) -> AuthorizationException:
+    needed = [acl for acl in needs if acl.resource == _RESOURCES.get(code)]
+    return AuthorizationException(f"{message}; {missing(needed) if needed else ACL_HINTS[code]}")
+
+
 def translate_code(
-    code: int, name: str, text: str, doing: str, *, fatal: bool = False, abortable: bool = False
+    code: int,
+    name: str,
+    text: str,
+    doing: str,
+    *,
+    fatal: bool = False,
+    abortable: bool = False,
+    needs: Iterable[Acl] = (),
 ) -> KafkaException:
     """The exception for one error number.
 
@@ -214,6 +255,7 @@ def translate_code(
         doing: what was attempted, as the subject of a sentence ("creating topic t").
         fatal: the client instance is of no more use.
         abortable: the transaction must be aborted, the producer stays usable.
+        needs: the permissions that the request needs, of which one may be missing.
     """
     message = f"{doing} failed: {name}: {text}"
     if code in FENCED_PRODUCER:
@@ -231,7 +273,7 @@ def translate_code(
     if code in STALE_MEMBER:
         return TaskMigratedException(f"{message}. This member's generation is over; it will join anew")
     if code in ACL_HINTS:
-        return AuthorizationException(f"{message}; {ACL_HINTS[code]}")
+        return _denied(code, message, needs)
     if code in TOO_OLD:
         return UnsupportedVersionException(f"{message}. The brokers are too old for this; upgrade them")
     if abortable and code in REFUSED_RECORD:
@@ -266,8 +308,14 @@ def client_error(error: ClientException | SystemError) -> ClientException:
     raise error
 
 
-def translate(error: KafkaError | ClientException, doing: str) -> KafkaException:
-    """The exception for an error of ``confluent_kafka``; ``doing`` is the subject of the message."""
+def translate(error: KafkaError | ClientException, doing: str, needs: Iterable[Acl] = ()) -> KafkaException:
+    """The exception for an error of ``confluent_kafka``.
+
+    Args:
+        error: what the client said.
+        doing: the subject of the message.
+        needs: the permissions that it takes.
+    """
     if isinstance(error, ClientException):
         inner = error.args[0] if error.args else None
         if not isinstance(inner, KafkaError):
@@ -280,17 +328,27 @@ def translate(error: KafkaError | ClientException, doing: str) -> KafkaException
         doing,
         fatal=error.fatal(),
         abortable=error.txn_requires_abort(),
+        needs=needs,
     )
 
 
-def translate_group_error(error: BaseException, doing: str) -> KafkaException:
-    """The exception for an error of ``kafka`` (kafka-python); one of ours is returned as it is."""
+def translate_group_error(error: BaseException, doing: str, needs: Iterable[Acl] = ()) -> KafkaException:
+    """The exception for an error of ``kafka`` (kafka-python); one of ours is returned as it is.
+
+    Args:
+        error: what the client raised.
+        doing: the subject of the message.
+        needs: the permissions that it takes.
+    """
     if isinstance(error, KafkaException):
         return error
     name = type(error).__name__
     if isinstance(error, kp.BrokerResponseError):
         response: Any = error
-        return translate_code(int(response.errno), str(response.message), str(response.description), doing)
+        detail = f" ({response.args[0]})" if response.args and isinstance(response.args[0], str) else ""
+        return translate_code(
+            int(response.errno), str(response.message), f"{response.description}{detail}", doing, needs=needs
+        )
     if isinstance(error, kp.KafkaConfigurationError):
         return ConfigException(f"{doing} failed: {error}")
     if isinstance(error, (kp.KafkaTimeoutError, kp.RetriableError)):

@@ -28,7 +28,9 @@ from kafka.protocol.consumer import group as untyped_group
 from kafka.protocol.consumer import metadata as untyped_metadata
 
 from headrace.assignment import GroupMember, MemberAssignment
-from headrace.errors import ConfigException, TaskMigratedException, TimeoutException
+from headrace.errors import TaskMigratedException, TimeoutException
+from headrace.kafka.acls import Acl
+from headrace.kafka.connections import net_client
 from headrace.kafka.coordinator_link import RETRY_PAUSE_S, STOP_TIMEOUT_MS, CoordinatorLink
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
@@ -57,64 +59,6 @@ _COMMIT_VERSION = 8  # by topic name; version 10 wants topic ids
 _DESCRIBE_VERSION = 5
 _FETCH_VERSION = 8  # several groups, by topic name
 _ANSWER_TIMEOUT_MS = 5_000
-
-_CLIENT_SETTINGS: Mapping[str, str] = {
-    "bootstrap.servers": "bootstrap_servers",
-    "client.id": "client_id",
-    "client.dns.lookup": "client_dns_lookup",
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.crl.location": "ssl_crlfile",
-    "socket.timeout.ms": "request_timeout_ms",
-    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
-    "reconnect.backoff.ms": "reconnect_backoff_ms",
-    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
-    "connections.max.idle.ms": "connections_max_idle_ms",
-    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
-}
-_NEVER_MS = 2_147_483_647
-_NEVER = {"connections_max_idle_ms": 0, "metadata_max_age_ms": -1}  # librdkafka's word for it
-
-
-def group_client_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """kafka-python's settings from librdkafka's: where the brokers are, how to reach them and to prove who we are.
-
-    The one place where the two are matched. Settings that only concern records are left out.
-
-    Raises:
-        ConfigException: security that kafka-python has in another form (key stores, PEM text, OAuth by librdkafka).
-    """
-    for key in ("ssl.keystore.location", "ssl.key.pem", "ssl.certificate.pem", "ssl.ca.pem"):
-        if config.get(key):
-            raise ConfigException(
-                f"{key} is not available for the group connection; give PEM files by ssl.ca.location, "
-                "ssl.certificate.location and ssl.key.location"
-            )
-    result: dict[str, Any] = {}
-    for key, value in config.items():
-        name = _CLIENT_SETTINGS.get(key)
-        if name is not None and value is not None:
-            result[name] = _NEVER_MS if value == _NEVER.get(name) else value
-    if "bootstrap_servers" not in result:
-        raise ConfigException("bootstrap.servers is not set: name at least one broker as host:port")
-    if isinstance(result["bootstrap_servers"], str):
-        result["bootstrap_servers"] = [part.strip() for part in result["bootstrap_servers"].split(",") if part.strip()]
-    if "security_protocol" in result:
-        result["security_protocol"] = str(result["security_protocol"]).upper()
-    if str(config.get("ssl.endpoint.identification.algorithm", "https")).lower() in ("", "none"):
-        result["ssl_check_hostname"] = False
-    if str(result.get("sasl_mechanism", "")).upper() == "OAUTHBEARER":
-        raise ConfigException(
-            "sasl.mechanism OAUTHBEARER is not available for the group connection; use SCRAM or PLAIN"
-        )
-    return result
 
 
 class GroupSettings(NamedTuple):
@@ -243,6 +187,7 @@ class GroupConnection(CoordinatorLink):
             _COMMIT_VERSION,
         )
         self._settings = settings
+        self._needs = (Acl("Read", "group", settings.group_id),)
         self._join: Any = None
         self._closed = False
 
@@ -254,11 +199,11 @@ class GroupConnection(CoordinatorLink):
             self._join = None
             self._coordinator.join_in_flight = False
             if join.failed() and not isinstance(join.exception, kp.RetriableError):
-                raise translate_group_error(join.exception, doing) from join.exception
+                raise translate_group_error(join.exception, doing, self._needs) from join.exception
         try:
             self._coordinator.poll_heartbeat()
         except Exception as error:
-            raise translate_group_error(error, f"heartbeat of group {self._settings.group_id}") from error
+            raise translate_group_error(error, f"heartbeat of group {self._settings.group_id}", self._needs) from error
         if self._join is None and self._coordinator.need_rejoin():
             # Set here and not only on the IO thread, so that the caller's next commit already sees it.
             self._coordinator.join_in_flight = True
@@ -413,9 +358,19 @@ class GroupAdmin:
 
     def __init__(self, client_config: Mapping[str, Any], timeout_ms: int) -> None:
         settings = {**client_config, "request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms}
+        made: list[Any] = []
+
+        def client(**configs: Any) -> Any:
+            made.append(net_client(**configs))
+            return made[0]
+
         try:
-            self._admin: Any = KafkaAdminClient(**settings)
+            self._admin: Any = KafkaAdminClient(**settings, kafka_client=client)
         except Exception as error:
+            for failed in made:
+                # it has left its IO thread running
+                failed._net.stop(timeout_ms=STOP_TIMEOUT_MS)
+                failed.close()
             raise translate_group_error(
                 error, f"connecting to {', '.join(client_config['bootstrap_servers'])}"
             ) from error
@@ -425,7 +380,7 @@ class GroupAdmin:
         try:
             found = self._admin.list_groups()
         except Exception as error:
-            raise translate_group_error(error, "listing groups") from error
+            raise translate_group_error(error, "listing groups", (Acl("Describe", "cluster"),)) from error
         return {
             group["group_id"]: (str(group.get("group_type") or "classic").lower(), str(group.get("group_state") or ""))
             for group in found
@@ -445,7 +400,7 @@ class GroupAdmin:
         try:
             outcome = self._admin.remove_group_members(group_id, leaving)
         except Exception as error:
-            raise translate_group_error(error, doing) from error
+            raise translate_group_error(error, doing, (Acl("Read", "group", group_id),)) from error
         for name, error_type in outcome.items():
             if error_type not in (kp.NoError, kp.UnknownMemberIdError):
                 raise translate_group_error(error_type(), f"{doing} ({name})")
@@ -472,7 +427,7 @@ class GroupAdmin:
                 found = self._admin._manager.run(self._fetch_in_time, group_id, by_topic, stable)
             except kp.KafkaError as error:
                 if not isinstance(error, (kp.RetriableError, kp.UnstableOffsetCommitError)):
-                    raise translate_group_error(error, doing) from error
+                    raise translate_group_error(error, doing, _reading_offsets(group_id, by_topic or ())) from error
                 if isinstance(error, (kp.NotCoordinatorError, kp.CoordinatorNotAvailableError)):
                     self._admin._manager.cluster._coordinators.clear()  # else the old one is asked again and again
                 if time.monotonic() + RETRY_PAUSE_S >= deadline:
@@ -533,7 +488,8 @@ class GroupAdmin:
         try:
             outcome = self._admin.alter_group_offsets(group_id, wanted)
         except Exception as error:
-            raise translate_group_error(error, f"setting the offsets of group {group_id}") from error
+            needs = (Acl("Read", "group", group_id), *(Acl("Read", "topic", tp.topic) for tp in offsets))
+            raise translate_group_error(error, f"setting the offsets of group {group_id}", needs) from error
         return _error_names(outcome)
 
     def delete_group(self, group_id: str) -> None:
@@ -552,12 +508,17 @@ class GroupAdmin:
         try:
             outcome = self._admin.delete_group_offsets(group_id, [ClientPartition(*tp) for tp in partitions])
         except Exception as error:
-            raise translate_group_error(error, f"deleting offsets of group {group_id}") from error
+            needs = (Acl("Delete", "group", group_id),)
+            raise translate_group_error(error, f"deleting offsets of group {group_id}", needs) from error
         return _error_names(outcome)
 
     def close(self) -> None:
         """Free the connections."""
         self._admin.close()
+
+
+def _reading_offsets(group_id: str, topics: Iterable[str]) -> tuple[Acl, ...]:
+    return (Acl("Describe", "group", group_id), *(Acl("Describe", "topic", topic) for topic in topics))
 
 
 def _error_names(outcome: Mapping[Any, Any]) -> dict[TopicPartition, str | None]:

@@ -23,6 +23,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -39,6 +40,8 @@ from headrace.errors import (
     TimeoutException,
     TransactionAbortableException,
 )
+from headrace.kafka.acls import Acl, writing
+from headrace.kafka.connections import data_client_config
 from headrace.kafka.errors import (
     REFUSED_IN_TRANSACTION,
     REFUSED_RECORD,
@@ -46,6 +49,7 @@ from headrace.kafka.errors import (
     CommitOutcomeUnknownException,
     SendFailedException,
     client_error,
+    refuses_entry,
     translate,
     translate_config_error,
 )
@@ -53,7 +57,7 @@ from headrace.kafka.transaction_offsets import send_offsets_to_transaction
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from headrace.records import GroupIdentity, Headers, OffsetAndMetadata
 
@@ -69,6 +73,7 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _RETRY_PAUSE_S = 0.05
+_NOT_ADDED = re.compile(r'Failed to add partition "([^"]+)" \[\d+\] to transaction: .*authorization failed')
 _KEPT_FAILURES = 1000
 
 
@@ -101,12 +106,13 @@ class RecordProducer:
 
     def __init__(self, config: Mapping[str, Any], max_block_ms: int = 60_000) -> None:
         self._fatal: KafkaException | None = None
+        self._unwritable: set[str] = set()
         settings: dict[str, Any] = {**_DEFAULTS, **config, "error_cb": self._on_client_error}
         self._transactional_id: str | None = settings.get("transactional.id") or None
         self._max_block_s = max_block_ms / 1000
         try:
             # Any: the client's stub asks for headers of text or bytes in an invariant list, ours are bytes.
-            self._client: Any = Producer(settings, logger=log)
+            self._client: Any = Producer(data_client_config(settings), logger=_Log(self._unwritable))
         except ClientException as error:
             raise translate_config_error(error, "producer") from error
         self._initialised = self._transactional_id is None
@@ -300,6 +306,7 @@ class RecordProducer:
             timeout_s,
             lambda left: send_offsets_to_transaction(self._client, offsets, group, left),
             TimeoutException,
+            (Acl("Read", "group", group.group_id), *(Acl("Read", "topic", tp.topic) for tp in offsets)),
         )
 
     def commit_transaction(self, timeout_s: float = 60.0) -> None:
@@ -388,8 +395,15 @@ class RecordProducer:
         try:
             return call(timeout_s)
         except (ClientException, SystemError) as error:
-            self._fatal = translate(client_error(error), f"producer {self._transactional_id or ''}".rstrip())
+            self._fatal = self._translated(client_error(error))
             raise self._fatal from self._fatal.__cause__ or error
+
+    def _translated(self, error: KafkaError | ClientException) -> KafkaException:
+        doing = f"producer {self._transactional_id or ''}".rstrip()
+        return translate(error, doing, self._needed())
+
+    def _needed(self) -> tuple[Acl, ...]:
+        return writing(sorted(self._unwritable), self._transactional_id)
 
     def _clear_slots(self) -> None:
         for slots in self._slots.values():
@@ -497,7 +511,7 @@ class RecordProducer:
             )
         if self.in_transaction:
             return self._failed_transaction(topic)
-        return translate(inner, f"sending to {topic}")
+        return translate(inner, f"sending to {topic}", writing((topic,), None))
 
     def _failed_transaction(self, topic: str) -> KafkaException:
         """Why the open transaction takes no more records."""
@@ -550,7 +564,12 @@ class RecordProducer:
             self._failures.append(failure)
 
     def _retrying(
-        self, doing: str, timeout_s: float, attempt: Callable[[float], None], late: type[TimeoutException]
+        self,
+        doing: str,
+        timeout_s: float,
+        attempt: Callable[[float], None],
+        late: type[TimeoutException],
+        needs: Iterable[Acl] = (),
     ) -> None:
         """Run a transactional call, again while its error is retriable, until the deadline; raise ``late`` then."""
         deadline = time.monotonic() + timeout_s
@@ -564,13 +583,15 @@ class RecordProducer:
                         time.sleep(_RETRY_PAUSE_S)
                         continue
                     raise late(f"{doing}: no outcome within {timeout_s} s: {inner.name()}: {inner.str()}") from error
-                mapped = self._transaction_error(inner, doing)
+                mapped = self._transaction_error(inner, doing, needs)
                 raise mapped from mapped.__cause__ or error
             else:
                 return
 
-    def _transaction_error(self, error: KafkaError, doing: str) -> KafkaException:
-        mapped = translate(error, doing)
+    def _transaction_error(self, error: KafkaError, doing: str, needs: Iterable[Acl] = ()) -> KafkaException:
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and not self._unwritable:
+            self._serve(self._client.poll, _RETRY_PAUSE_S)  # the topic is in a log line that may be on its way
+        mapped = translate(error, doing, self._needed() if self._unwritable else (*needs, *self._needed()))
         first = self._failures[0] if self._failures else None
         if isinstance(first, TaskMigratedException) and not isinstance(mapped, TaskMigratedException):
             return first
@@ -582,10 +603,23 @@ class RecordProducer:
         return mapped
 
     def _on_client_error(self, error: KafkaError) -> None:
-        if error.fatal() or error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
-            self._fatal = translate(error, f"producer {self._transactional_id or ''}".rstrip())
+        if error.fatal() or refuses_entry(error):
+            self._fatal = self._translated(error)
         else:
             log.warning("producer: %s: %s", error.name(), error.str())
+
+
+class _Log:
+    """The client's log, of which one line is read: only it names the topics that a transaction may not write to."""
+
+    def __init__(self, unwritable: set[str]) -> None:
+        self._unwritable = unwritable
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        """As a ``Logger``'s."""
+        if found := _NOT_ADDED.search(str(args[-1]) if args else text):
+            self._unwritable.add(found[1])
+        log.log(level, text, *args)
 
 
 def _check_member(group: GroupIdentity) -> None:
@@ -602,7 +636,7 @@ def _send_failed(
 ) -> SendFailedException | TaskMigratedException:
     where = topic if partition < 0 else f"{topic}-{partition}"
     doing = f"writing a record with {'no key' if key is None else f'a key of {len(key)} bytes'} to {where}"
-    mapped = translate(error, doing)
+    mapped = translate(error, doing, writing((topic,), None))
     if isinstance(mapped, TaskMigratedException):
         return mapped
     # The client has tried again for as long as it may (delivery.timeout.ms), so a timeout's own advice is void here.

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import TaskMigratedException
-from headrace.kafka.group_client import group_client_config
+from headrace.kafka.connections import group_client_config
 from headrace.kafka.streams_connection import StreamsConnection
 from headrace.kafka.streams_member import StreamsMember
 from headrace.kafka.streams_protocol import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, MemberDescription

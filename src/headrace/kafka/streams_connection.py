@@ -17,6 +17,7 @@ from kafka.coordinator.base import BaseCoordinator
 from kafka.net.wakeup_notifier import WakeupNotifier as UntypedWakeupNotifier
 
 from headrace.errors import KafkaException, StreamsException, TaskMigratedException, UnsupportedVersionException
+from headrace.kafka.acls import Acl
 from headrace.kafka.coordinator_link import STOP_TIMEOUT_MS, CoordinatorLink
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.kafka.streams_protocol import (
@@ -90,6 +91,7 @@ class StreamsConnection(CoordinatorLink):
         self._member = member
         self._describe = describe
         self._closing = False
+        self._needs = (Acl("Read", "group", group_id),)
         self._wakeup: Any = WakeupNotifier(self._client._net)
         self._loop: Any = self._manager.call_soon(self._run)
 
@@ -177,7 +179,7 @@ class StreamsConnection(CoordinatorLink):
                 return
         except kp.KafkaError as error:
             if not isinstance(error, kp.RetriableError):
-                member.failed(translate_group_error(error, doing))
+                member.failed(translate_group_error(error, doing, self._needs))
             return
         sent = member.next_heartbeat(time.monotonic())
         if sent is None:
@@ -193,7 +195,7 @@ class StreamsConnection(CoordinatorLink):
                 coordinator.coordinator_dead(error)
             member.unanswered(sent, time.monotonic())
             if not isinstance(error, (kp.RetriableError, kp.KafkaTimeoutError)):
-                member.failed(translate_group_error(error, doing))
+                member.failed(translate_group_error(error, doing, self._needs))
             return
         if answer.error_code in _MOVED:
             coordinator.coordinator_dead(kp.for_code(answer.error_code)())

@@ -20,7 +20,7 @@ from headrace.errors import (
     TimeoutException,
 )
 from headrace.kafka import NewTopic, RecordProducer, TopicAdmin
-from headrace.kafka.group_client import group_client_config
+from headrace.kafka.connections import group_client_config
 from headrace.records import OffsetAndMetadata, TaskId, TopicPartition
 from headrace.testing.broker import jars_directory
 

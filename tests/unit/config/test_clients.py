@@ -13,8 +13,11 @@ from kafka.net.manager import KafkaConnectionManager
 from headrace.config import StreamsConfig
 from headrace.config.client_keys import CLIENT_KEYS, Action
 from headrace.config.definition import ConfigType
-from headrace.errors import ConfigException
-from headrace.kafka.group_client import group_client_config
+from headrace.config.oauth import HANDLERS, TokenFile, UnsecuredToken, UserTokens
+from headrace.config.security import OAUTH
+from headrace.errors import ConfigException, TimeoutException
+from headrace.kafka.connections import group_client_config
+from headrace.kafka.group_client import GroupAdmin
 
 JAVA_KEYS = json.loads((Path(__file__).parent / "java_client_keys.json").read_text("utf-8"))
 KINDS = "CPA"
@@ -310,10 +313,9 @@ def test_a_wrong_jaas_text_is_refused_without_showing_it(mechanism: str, jaas: s
     assert 'p\\"q' not in str(error.value)
 
 
-@pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER"])
-def test_other_mechanisms_are_refused(mechanism: str) -> None:
-    with pytest.raises(ConfigException, match="must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
-        config({"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism})
+def test_other_mechanisms_are_refused() -> None:
+    with pytest.raises(ConfigException, match="must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"):
+        config({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"})
 
 
 def test_tls_with_pem_files_goes_to_both_clients() -> None:
@@ -340,9 +342,133 @@ def test_tls_with_pem_files_goes_to_both_clients() -> None:
     assert "ssl_check_hostname" not in group_client_config(config({"security.protocol": "SSL"}).main_consumer_config())
 
 
-def test_java_key_stores_are_refused() -> None:
-    with pytest.raises(ConfigException, match=r"names a Java key store.*type=PEM"):
-        config({"security.protocol": "SSL", "ssl.truststore.location": "/tls/ca.jks"})
-    with pytest.raises(ConfigException, match=r"'ssl\.truststore\.password' is not supported") as error:
-        config({"security.protocol": "SSL", "ssl.truststore.password": "hunter2"})
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (
+            {"ssl.truststore.location": "/tls/ca.jks", "ssl.truststore.password": "hunter2"},
+            r"names a Java key store \(ssl\.truststore\.type=JKS\).* run 'keytool -list -rfc -keystore /tls/ca\.jks > ",
+        ),
+        (
+            {"ssl.keystore.location": "/tls/me.p12", "ssl.keystore.type": "PKCS12", "ssl.keystore.password": "hunter2"},
+            "run 'openssl pkcs12 -in /tls/me.p12 -nodes -out keystore.pem', then set .*type=PEM without",
+        ),
+        ({"ssl.keystore.location": "/tls/me.jks"}, "run 'keytool -importkeystore .* and 'openssl pkcs12 -in"),
+        (
+            {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/a.pem", "ssl.truststore.password": "hunter2"},
+            r"'ssl\.truststore\.password' means nothing",
+        ),
+        (
+            {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/a.pem", "ssl.keystore.password": "hunter2"},
+            r"'ssl\.keystore\.password' means nothing.*ssl\.key\.password is",
+        ),
+    ],
+)
+def test_java_key_stores_are_refused_with_how_to_convert_them(values: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigException, match=says) as error:
+        config({"security.protocol": "SSL", **values})
     assert "hunter2" not in str(error.value)
+    config(values)  # without TLS they mean nothing
+
+
+CERTIFICATE = "-----BEGIN CERTIFICATE----- " + "QUJD" * 20 + " -----END CERTIFICATE-----"
+KEY = CERTIFICATE.replace("CERTIFICATE", "PRIVATE KEY")
+STORES = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
+
+
+def test_pem_text_gets_the_line_breaks_that_a_properties_file_lost() -> None:
+    values = {
+        **STORES,
+        "ssl.truststore.certificates": CERTIFICATE + CERTIFICATE,
+        "ssl.keystore.key": KEY,
+        "ssl.keystore.certificate.chain": CERTIFICATE,
+    }
+    settings = config(values).producer_config()
+    block = f"-----BEGIN CERTIFICATE-----\n{'QUJD' * 16}\n{'QUJD' * 4}\n-----END CERTIFICATE-----\n"
+    assert settings["ssl.ca.pem"] == block + block
+    assert settings["ssl.certificate.pem"] == block
+    assert settings["ssl.key.pem"] == block.replace("CERTIFICATE", "PRIVATE KEY")
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"ssl.keystore.key": KEY}, r"'ssl\.keystore\.certificate\.chain' is missing"),
+        ({"ssl.truststore.certificates": "hunter2"}, "must be PEM text that begins with -----BEGIN CERTIFICATE-----"),
+        ({"ssl.truststore.certificates": KEY}, "must be PEM text that begins with -----BEGIN CERTIFICATE-----"),
+        ({"ssl.truststore.certificates": CERTIFICATE, "ssl.truststore.type": "JKS"}, "is PEM text: set"),
+        ({"ssl.truststore.certificates": CERTIFICATE, "ssl.truststore.location": "/a.pem"}, "are both set"),
+    ],
+)
+def test_wrong_pem_text_is_refused_without_showing_it(values: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigException, match=says) as error:
+        config({**STORES, **values})
+    assert "hunter2" not in str(error.value)
+    assert "QUJD" not in str(error.value)
+
+
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+TOKENS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+ENDPOINT = {"sasl.oauthbearer.token.endpoint.url": "https://id.example/token"}
+
+
+def oauth_of(values: dict[str, Any]) -> Any:
+    return config({**TOKENS, **values}).admin_config()[OAUTH]
+
+
+def test_tokens_of_an_endpoint_by_settings_or_by_options_of_the_login_module() -> None:
+    settings = {
+        **ENDPOINT,
+        "sasl.login.callback.handler.class": HANDLERS[0],
+        "sasl.oauthbearer.client.credentials.client.id": "me",
+        "sasl.oauthbearer.client.credentials.client.secret": "hunter2",
+        "sasl.oauthbearer.scope": "kafka",
+    }
+    options = {
+        **ENDPOINT,
+        "sasl.jaas.config": f'{OAUTH_MODULE} clientId="me" clientSecret="hunter2" scope="kafka" extension_pool="p";',
+    }
+    assert oauth_of(settings).origin == oauth_of(options).origin
+    assert oauth_of(options).extensions == (("pool", "p"),)
+    assert "hunter2" not in repr(config({**TOKENS, **options}).admin_config())
+
+
+def test_other_origins_of_tokens() -> None:
+    assert oauth_of({"sasl.oauthbearer.token.endpoint.url": "file:///run/a%20token"}).origin == TokenFile(
+        "/run/a token"
+    )
+    unsecured = f'{OAUTH_MODULE} unsecuredLoginStringClaim_sub="me" unsecuredLoginLifetimeSeconds="60";'
+    assert oauth_of({"sasl.jaas.config": unsecured}).origin == UnsecuredToken("me", 60)
+    own = oauth_of({"sasl.login.callback.handler.class": "my_app.tokens:give"})
+    assert own.origin == UserTokens("my_app.tokens:give", "sasl.login.callback.handler.class")
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, r"'sasl\.oauthbearer\.token\.endpoint\.url' is missing"),
+        (ENDPOINT, r"client\.id' and .* are missing"),
+        ({"sasl.oauthbearer.token.endpoint.url": "ldap://x"}, "must be a URL that begins with https://"),
+        ({"sasl.jaas.config": PLAIN}, r"must read '.*OAuthBearerLoginModule required;'"),
+        ({"sasl.login.callback.handler.class": "com.mine.Handler"}, "a Java class, which cannot run here"),
+        ({**ENDPOINT, "sasl.oauthbearer.jwt.retriever.class": "com.mine.Retriever"}, "for another way to get tokens"),
+        (
+            {**ENDPOINT, "sasl.oauthbearer.assertion.file": "/a"},
+            r"'sasl\.oauthbearer\.assertion\.file' is not supported",
+        ),
+    ],
+)
+def test_tokens_that_cannot_be_had_are_refused(values: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigException, match=says) as error:
+        oauth_of(values)
+    assert 'p\\"q' not in str(error.value)
+
+
+def test_no_log_line_shows_a_password(caplog: pytest.LogCaptureFixture) -> None:
+    sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": SCRAM}
+    member = group_client_config(config(sasl).main_consumer_config())
+    caplog.set_level("DEBUG")
+    with pytest.raises(TimeoutException):
+        GroupAdmin(member, 1)
+    assert "Starting KafkaAdminClient" in caplog.text
+    assert "sasl_plain_password': '(hidden)'" in caplog.text

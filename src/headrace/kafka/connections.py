@@ -1,0 +1,222 @@
+"""How both clients reach the brokers and prove who we are, from one set of settings: those of librdkafka.
+
+``headrace.config`` writes librdkafka's names, with the source of OAuth tokens under a name of its own. Here they become
+what confluent_kafka and kafka-python take. Passwords are shown by no log line: kafka-python's say all of its settings.
+"""
+
+# ruff: noqa: SLF001 - the use of half internal parts of kafka-python is confined to this package
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import re
+import ssl
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.net.compat import KafkaNetClient as UntypedNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector as UntypedSelector
+
+from headrace.config.security import OAUTH
+from headrace.errors import AuthorizationException, ConfigException, KafkaException
+from headrace.kafka.errors import CHECK_TLS, kp
+from headrace.kafka.oauth import MemberTokens, token_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KafkaNetClient: Any = UntypedNetClient
+NetworkSelector: Any = UntypedSelector
+
+_CLIENT_SETTINGS: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "client.dns.lookup": "client_dns_lookup",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+    "socket.timeout.ms": "request_timeout_ms",
+    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
+}
+_NEVER_MS: Final = 2_147_483_647
+_NEVER: Final = {"connections_max_idle_ms": 0, "metadata_max_age_ms": -1}  # librdkafka's word for it
+_SECRETS: Final = ("sasl_plain_password", "ssl_password")
+_TEXTS: Final = ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem")
+_LOOK_EVERY_MS: Final = 100
+_TLS_REFUSAL: Final = re.compile(r"CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|WRONG_VERSION_NUMBER")
+
+
+def data_client_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for a client of ``confluent_kafka``.
+
+    Raises:
+        AuthorizationException, TimeoutException, ConfigException: there is no token for SASL/OAUTHBEARER.
+    """
+    settings = dict(config)
+    oauth = settings.pop(OAUTH, None)
+    if oauth is not None:
+        source = token_source(oauth)
+        source.token()  # the client itself only says that there is none
+        settings["oauth_cb"] = source.for_data_client
+    return settings
+
+
+def group_client_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """kafka-python's settings from librdkafka's: where the brokers are, how to reach them and to prove who we are.
+
+    The one place where the two are matched. Settings that only concern records are left out.
+
+    Raises:
+        ConfigException: security that kafka-python has in another form (key stores, OAuth by librdkafka), or PEM text
+            that OpenSSL does not take.
+    """
+    if config.get("ssl.keystore.location"):
+        raise ConfigException(
+            "ssl.keystore.location is not available for the group connection; give PEM files by ssl.ca.location, "
+            "ssl.certificate.location and ssl.key.location"
+        )
+    result: dict[str, Any] = {}
+    for key, value in config.items():
+        name = _CLIENT_SETTINGS.get(key)
+        if name is not None and value is not None:
+            result[name] = _NEVER_MS if value == _NEVER.get(name) else value
+    if "bootstrap_servers" not in result:
+        raise ConfigException("bootstrap.servers is not set: name at least one broker as host:port")
+    if isinstance(result["bootstrap_servers"], str):
+        result["bootstrap_servers"] = [part.strip() for part in result["bootstrap_servers"].split(",") if part.strip()]
+    if "security_protocol" in result:
+        result["security_protocol"] = str(result["security_protocol"]).upper()
+    if str(config.get("ssl.endpoint.identification.algorithm", "https")).lower() in ("", "none"):
+        result["ssl_check_hostname"] = False
+    if any(config.get(name) for name in _TEXTS):
+        result["ssl_context"] = _context_of_texts(config, check_hostname=result.get("ssl_check_hostname", True))
+    _add_sasl(config, result)
+    for name in _SECRETS:
+        if name in result:
+            result[name] = _Hidden(result[name])
+    return result
+
+
+def _add_sasl(config: Mapping[str, Any], result: dict[str, Any]) -> None:
+    mechanism = str(result.get("sasl_mechanism", "")).upper()
+    oauth = config.get(OAUTH)
+    if oauth is not None:
+        result["sasl_oauth_token_provider"] = MemberTokens(token_source(oauth))
+    elif mechanism == "OAUTHBEARER":
+        raise ConfigException(
+            "sasl.mechanism OAUTHBEARER needs the settings of a StreamsConfig; librdkafka's own for tokens are not "
+            "available for the group connection"
+        )
+    if mechanism.startswith("SCRAM-") and "sasl_plain_username" in result:
+        # RFC 5802, 5.1: kafka-python sends the name as it is given
+        result["sasl_plain_username"] = result["sasl_plain_username"].replace("=", "=3D").replace(",", "=2C")
+
+
+class _Hidden(str):
+    """Text that a log line does not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'(hidden)'"
+
+
+def _context_of_texts(config: Mapping[str, Any], *, check_hostname: bool) -> ssl.SSLContext:
+    """Certificates and key of PEM text, which kafka-python has no settings for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = check_hostname
+    try:
+        if config.get("ssl.ca.pem"):
+            context.load_verify_locations(cadata=config["ssl.ca.pem"])
+        elif config.get("ssl.ca.location"):
+            context.load_verify_locations(config["ssl.ca.location"])
+        else:
+            context.load_default_certs()
+        password = config.get("ssl.key.password")
+        if config.get("ssl.certificate.pem"):
+            _load_chain(context, config["ssl.key.pem"] + config["ssl.certificate.pem"], password)
+        elif config.get("ssl.certificate.location"):
+            context.load_cert_chain(config["ssl.certificate.location"], config.get("ssl.key.location"), password)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigException(
+            f"the certificates or the key of ssl.truststore.* and ssl.keystore.* cannot be used: {error}; check that "
+            "the key belongs to the first certificate of the chain, and ssl.key.password"
+        ) from None
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, text: str, password: str | None) -> None:
+    # Python reads a key from a file only; the directory is the user's alone, and gone at once
+    with tempfile.TemporaryDirectory(prefix="headrace-") as directory:
+        file = Path(directory) / "client.pem"
+        file.touch(mode=0o600)
+        file.write_text(text, encoding="ascii")
+        # without a password to give, OpenSSL would ask at the terminal
+        context.load_cert_chain(file, password=password or "")
+
+
+class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is untyped
+    """kafka-python's, which tries for ever where brokers do not let it in: here that ends the first contact."""
+
+    def __init__(self, net: Any, **configs: Any) -> None:
+        super().__init__(net, **configs)  # pyright: ignore[reportUnknownMemberType]  # untyped base
+        self._refusal: Exception | None = None
+
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = True) -> None:  # theirs
+        """Find the brokers.
+
+        Raises:
+            AuthorizationException: they do not let us in.
+        """
+        self._refusal = None
+        self._net.run(self._first_contact, timeout_ms, refresh)
+
+    async def _first_contact(self, timeout_ms: float | None, refresh: bool) -> None:  # passed on
+        base: Any = self
+        found = base.bootstrap_async(timeout_ms, refresh)
+        while True:
+            try:
+                await base.wait_for(found, _LOOK_EVERY_MS)
+            except kp.KafkaTimeoutError:
+                if found.is_done:
+                    raise
+                if self._refusal is not None:
+                    raise self._refusal from None
+            else:
+                return
+
+    async def _connect(self, node: Any, conn: Any, **options: Any) -> None:
+        base: Any = super()
+        await base._connect(node, conn, **options)
+        future = conn.init_future
+        if future.is_done and future.failed():
+            self._refusal = _refusal_of(future.exception, f"{node.host}:{node.port}") or self._refusal
+
+
+def _refusal_of(error: Exception, broker: str) -> Exception | None:
+    if isinstance(error, (KafkaException, kp.SaslAuthenticationFailedError, kp.UnsupportedSaslMechanismError)):
+        return error
+    text = str(error)
+    if isinstance(error, kp.KafkaConnectionError) and "SSL" in text and _TLS_REFUSAL.search(text):
+        return AuthorizationException(f"connecting to {broker} failed: {text}; {CHECK_TLS}")
+    return None
+
+
+def net_client(**configs: Any) -> Any:
+    """kafka-python's network client, its IO thread not started, whose first contact says why it is refused."""
+    net = NetworkSelector(**configs)
+    return KafkaNetClient(net, _Connections(net, **configs), **configs)
