@@ -7,18 +7,20 @@ import inspect
 import logging
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from headrace.config.sources import Environment, read_source
-from headrace.errors import ConfigException, KafkaException
+from headrace.errors import ConfigException, KafkaException, StreamsException
 from headrace.tools.supervisor import own_settings
 from headrace.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
 
     import typer
 
@@ -51,6 +53,8 @@ def run_app(app: typer.Typer) -> int:
     """
     # a command's own messages say what failed; only what runs for long shows log lines, see log_to_stderr
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    # it says at each attempt that it cannot connect, many times a second
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
     try:
         app()
     except ConfigException as wrong:
@@ -126,13 +130,28 @@ def call_with_config(function: Callable[..., Any], config: Any) -> Any:
     return function(config) if required or optional else function()
 
 
+def _users_frames(error: Exception) -> TracebackType | None:
+    """The traceback without what called the user's code."""
+    trace = error.__traceback__
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(("headrace.cli", "importlib")):
+        trace = trace.tb_next
+    return trace
+
+
 def topology_of(reference: str, config: StreamsConfig) -> Topology:
     """The topology that the function ``MODULE:FUNCTION`` returns for a configuration.
 
     Raises:
         ConfigException: there is no such function, or it returns something else.
+        StreamsException: it raised, or its module did; the traceback has been printed.
     """
-    built = call_with_config(load_function(reference), config)
+    try:
+        built = call_with_config(load_function(reference), config)
+    except (KafkaException, OSError):
+        raise
+    except Exception as e:
+        note("".join(traceback.format_exception(type(e), e, _users_frames(e))).rstrip())
+        raise StreamsException(f"{reference} raised {type(e).__name__}") from e
     if not isinstance(built, Topology):
         raise ConfigException(
             f"{reference} returned a {type(built).__name__}, not a Topology: end it with builder.build()"
@@ -179,5 +198,4 @@ def log_to_stderr(level: str) -> None:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s [%(threadName)s] %(name)s: %(message)s",
     )
-    if number > logging.DEBUG:
-        logging.getLogger("kafka").setLevel(max(number, logging.WARNING))
+    logging.getLogger("kafka").setLevel(max(number, logging.WARNING) if number > logging.DEBUG else logging.NOTSET)

@@ -352,7 +352,8 @@ def translate_group_error(error: BaseException, doing: str, needs: Iterable[Acl]
     if isinstance(error, kp.KafkaConfigurationError):
         return ConfigException(f"{doing} failed: {error}")
     if isinstance(error, (kp.KafkaTimeoutError, kp.RetriableError)):
-        return TimeoutException(f"{doing} failed: {name}: {error}. It may be tried again")
+        reason = str(error).removeprefix(f"{name}: ")
+        return TimeoutException(f"{doing} failed: {name}: {reason}. It may be tried again")
     return StreamsException(f"{doing} failed: {name}: {error}")
 
 

@@ -75,6 +75,8 @@ _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _RETRY_PAUSE_S = 0.05
 _NOT_ADDED = re.compile(r'Failed to add partition "([^"]+)" \[\d+\] to transaction: .*authorization failed')
 _KEPT_FAILURES = 1000
+_LOOK_S = 1.0
+"""Longest wait for what only makes a message clearer, in seconds."""
 
 
 class SendFunction(Protocol):
@@ -120,6 +122,7 @@ class RecordProducer:
         self._begin_needed = self._transactional_id is not None
         self._acked: dict[str, dict[int, int]] = {}
         self._slots: dict[str, dict[int, _Slot]] = {}
+        self._topics: set[str] = set()
         self._delivered: DeliveryCallback | None = None if self._transactional_id else self._on_delivery
         self._failures: list[SendFailedException | TaskMigratedException] = []
         self._failure_count = 0
@@ -257,7 +260,9 @@ class RecordProducer:
         left = self._serve(self._client.flush, timeout_s)
         self.check()
         if left:
-            raise TimeoutException(f"{left} records are not acknowledged after {timeout_s} s. It may be tried again")
+            raise TimeoutException(
+                f"{left} records are not acknowledged after {timeout_s} s{self._absent_topics()}. It may be tried again"
+            )
 
     def check(self) -> None:
         """Raise the first delivery error, or the fatal error, there has been; cheap, asks nobody."""
@@ -433,8 +438,18 @@ class RecordProducer:
         if error is not None:
             self._failed(error, message)
 
+    def _absent_topics(self) -> str:
+        """Which of the topics written to do not exist, for a message: the client waits for them without a word."""
+        try:
+            known = self._client.list_topics(timeout=_LOOK_S).topics
+        except ClientException:
+            return ""  # the brokers do not answer, which the caller tells
+        absent = sorted(self._topics.difference(known))
+        return f"; there is no topic {', '.join(absent)}: create it" if absent else ""
+
     def _bound(self, topic: str, delivered: DeliveryCallback | None) -> SendFunction:
         produce = self._client.produce
+        self._topics.add(topic)
 
         def send(
             partition: int | None,
@@ -598,6 +613,9 @@ class RecordProducer:
         if first is not None and isinstance(mapped, TransactionAbortableException):
             mapped = TransactionAbortableException(f"{mapped}; first of {self._failure_count} failed records: {first}")
             mapped.__cause__ = first
+        elif error.code() == KafkaError._INCONSISTENT:
+            # records failed, but in a transaction none of them has a callback that would tell which
+            mapped = TransactionAbortableException(f"{mapped}{self._absent_topics()}")
         if error.fatal():
             self._fatal = mapped
         return mapped

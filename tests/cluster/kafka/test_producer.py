@@ -451,3 +451,14 @@ def test_without_brokers_the_wait_has_an_end() -> None:
     with pytest.raises(IllegalStateException):
         other.send("t", 0, None, b"v")
     other.close()
+
+
+def test_records_for_a_topic_that_is_not_there_name_it(
+    transactional: RecordProducer, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    there, absent = topic_factory("out"), unique("absent")
+    transactional.send(there, 0, b"k", b"v")
+    transactional.send(absent, None, b"k", b"v")
+    with pytest.raises(TimeoutException, match=rf"1 records .*; there is no topic {absent}: create it\. It may be"):
+        transactional.flush(2)
+    transactional.abort_transaction()

@@ -137,3 +137,13 @@ def test_the_environment_is_all_there_is_without_a_file(monkeypatch: pytest.Monk
     for name in [name for name in os.environ if name.startswith("HEADRACE_")]:
         monkeypatch.delenv(name)
     assert read_properties(None, []) == {}
+
+
+def test_a_topology_function_that_raises_shows_its_own_traceback_alone(here: Path) -> None:
+    (here / "broken_app.py").write_text("def topology():\n    return {}['no such key']\n", encoding="utf-8")
+    command = [sys.executable, "-c", "from headrace.cli import main; main()", "topology", "show", "broken_app:topology"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.endswith("KeyError: 'no such key'\nerror: broken_app:topology raised KeyError\n")
+    assert "broken_app.py" in done.stderr
+    assert "typer" not in done.stderr
