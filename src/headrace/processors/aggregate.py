@@ -87,7 +87,7 @@ class StreamReduce(TableOperator):
         store: TableStore[Any, Any] = node.store(self.store_name)
         cached = store.set_flush_listener(forward, self.send_old_values)
         send_old, versioned = self.send_old_values, isinstance(store, VersionedKeyValueStore)
-        get, put = store.get_pair, store.put_pair
+        get, put, apart = store.get_pair, store.put_pair, store.apart
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
             if key is None or value is None:
@@ -107,6 +107,8 @@ class StreamReduce(TableOperator):
                     reduced = reducer(row[0], value)
                 deletion = reduced is None and not versioned
                 is_latest = put(key, reduced, timestamp if deletion else new_timestamp, headers)
+                if not cached:
+                    reduced = apart(reduced, value)
             except Exception as e:
                 user_error(e, key, value, timestamp, headers)
                 return

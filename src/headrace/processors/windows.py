@@ -93,7 +93,7 @@ class TimeWindowAggregate(WindowedAggregate):
         drop, drop_late = node.drop, node.drop_late
         windows_for, grace = self.windows.windows_for, self.windows.grace_ms
         store: Any = node.store(self.store_name)
-        get, put = store.get_pair, store.put_pair
+        get, put, apart = store.get_pair, store.put_pair, store.apart
         forward, emit_final, resume = self._results(node, store)
         send_old = self.send_old_values and forward is not None
         observed = _NEVER
@@ -129,11 +129,12 @@ class TimeWindowAggregate(WindowedAggregate):
                         old = get(key, start)[0] if send_old else None
                         aggregate = aggregator(key, value, row[0])
                     put(key, aggregate, start, timestamp if aggregate is None else new_timestamp, headers)
+                    sent = apart(aggregate, value) if forward is not None else None
                 except Exception as e:
                     user_error(e, key, value, timestamp, headers)
                     return
                 if forward is not None:
-                    forward(Windowed(key, window), aggregate, old, True, new_timestamp, headers)
+                    forward(Windowed(key, window), sent, old, True, new_timestamp, headers)
             if emit_final is not None:
                 emit_final(close_time, headers)
 
@@ -237,8 +238,8 @@ class SlidingWindowAggregate(WindowedAggregate):
 class _SlidingUpdates:
     """What one record does to the sliding windows of its key, for one task."""
 
-    __slots__ = ("_aggregator", "_decode", "_difference", "_drop_late", "_fetch", "_forward", "_grace", "_initializer",
-                 "_put", "_send_old")  # fmt: skip
+    __slots__ = ("_aggregator", "_apart", "_decode", "_difference", "_drop_late", "_fetch", "_forward", "_grace",
+                 "_initializer", "_put", "_send_old")  # fmt: skip
 
     def __init__(
         self, node: NodeContext, operator: SlidingWindowAggregate, store: Any, forward: ProcessChange | None
@@ -248,6 +249,7 @@ class _SlidingUpdates:
         self._initializer = operator.initializer
         self._aggregator = operator.aggregator
         self._put, self._fetch, self._decode = store.put_pair, store.fetch_raw, store.decode
+        self._apart = store.apart
         self._drop_late = node.drop_late
         self._forward = forward
         self._send_old = operator.send_old_values and forward is not None
@@ -329,7 +331,7 @@ class _SlidingUpdates:
         new = self._aggregator(key, value, aggregate)
         self._put(key, new, start, timestamp if new is None else new_timestamp, headers)
         if self._forward is not None:
-            self._forward(Windowed(key, window), new, old, True, new_timestamp, headers)
+            self._forward(Windowed(key, window), self._apart(new, value), old, True, new_timestamp, headers)
 
     def _open_right(self, record: tuple[Any, Any, int, Headers | None, int], raw: bytes, row_timestamp: int) -> None:
         """The window that starts just after the record, with what later records have made of it."""
@@ -368,7 +370,7 @@ class SessionWindowAggregate(WindowedAggregate):
         drop, drop_late, user_error = node.drop, node.drop_late, node.user_error
         gap, closes_after = self.windows.gap_ms, self.closes_after_ms
         store: Any = node.store(self.store_name)
-        find, put = store.find_pairs, store.put_pair
+        find, put, apart = store.find_pairs, store.put_pair, store.apart
         forward, emit_final, resume = self._results(node, store)
         send_old = self.send_old_values and forward is not None
         observed = _NEVER
@@ -396,7 +398,7 @@ class SessionWindowAggregate(WindowedAggregate):
             aggregate = aggregator(key, value, aggregate)
             put(key, start, end, aggregate, timestamp, headers)
             if forward is not None:
-                forward(Windowed(key, SessionWindow(start, end)), aggregate, None, True, end, None)
+                forward(Windowed(key, SessionWindow(start, end)), apart(aggregate, value), None, True, end, None)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers | None) -> None:
             nonlocal observed

@@ -96,6 +96,15 @@ class StoreBase(Generic[K, V]):
         self._listener = listener
         return True
 
+    def apart(self, aggregate: Any, value: Any) -> Any:
+        """What is sent on of an aggregate: not the record's own value, as which a reduction begins.
+
+        Whoever gets it may change it in place, and the record may lie in more windows and go to more operators.
+        """
+        if aggregate is not value or aggregate is None or self._keep_decoded:
+            return aggregate
+        return self._decode(self._encode(aggregate))
+
     def flush(self) -> None:
         """Send dirty cached rows on."""
         if self.cache is not None:

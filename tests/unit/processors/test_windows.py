@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,7 @@ from headrace import (
     UnlimitedWindows,
     Windowed,
 )
-from headrace.api.serde import Deserializer
+from headrace.api.serde import Deserializer, Serde
 from headrace.engine.task import TaskState
 from headrace.partitioning import partition_for_key
 from headrace.testing.driver import TopologyTestDriver
@@ -169,6 +170,48 @@ def test_aggregates_changed_in_place_stay_apart(kind: str, cached: bool) -> None
         changes.append(seen)
     assert rows[0] == rows[1]
     assert changes[0] == changes[1]
+
+
+@pytest.mark.parametrize("kind", ["none", "hopping", "sliding", "session"])
+def test_a_result_that_a_mapper_changes_is_not_the_value_that_another_window_begins_with(kind: str) -> None:
+    """The first value of a reduction stands as it is, and lies in several windows and goes to two reductions."""
+    values: Serde[Any] = JsonSerde()
+    kept: Materialized[str, Any] = Materialized.with_(Serdes.String(), values).with_caching_disabled()
+
+    def reduced(grouped: KGroupedStream[str, Any], store: Materialized[str, Any]) -> KTable[Any, Any]:
+        if kind == "none":
+            return grouped.reduce(_later, store)
+        if kind == "session":
+            return grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(5)).reduce(_later, store)
+        if kind == "sliding":
+            return grouped.windowed_by(SlidingWindows.of_time_difference_with_no_grace(10)).reduce(_later, store)
+        return grouped.windowed_by(TimeWindows.of_size_with_no_grace(10).advance_by(5)).reduce(_later, store)
+
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", Consumed.with_(Serdes.String(), values)).group_by_key(
+        Grouped.with_(Serdes.String(), values)
+    )
+    for name in ("one", "two"):
+        store = replace(kept, store_name=name)
+        reduced(grouped, store).map_values(_spoilt).to_stream().for_each(lambda key, value: None)
+    with TopologyTestDriver(builder.build(), IN_MEMORY) as driver:
+        topic = driver.create_input_topic("in", Serdes.String().serializer, values.serializer)
+        for time in (20, 24, 31):
+            topic.pipe_input("k", {"time": time}, time)
+        for name in ("one", "two"):
+            store = driver.get_state_store(name)
+            rows = [row for _, row in (store.fetch("k") if kind == "session" else store.all())]
+            assert rows
+            assert all("spoilt" not in getattr(row, "value", row) for row in rows)
+
+
+def _later(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return other
+
+
+def _spoilt(value: dict[str, Any]) -> dict[str, Any]:
+    value["spoilt"] = True
+    return value
 
 
 def _texts(kind: str, grouped: KGroupedStream[str, str]) -> KTable[Windowed[str], Any]:
