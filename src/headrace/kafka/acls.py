@@ -45,6 +45,8 @@ def missing(needed: Iterable[Acl]) -> str:
         f"--operation {acl.operation} --{acl.resource}{' ' + acl.name if acl.name else ''}" for acl in acls[:1]
     )
     more = f", and likewise {', '.join(map(str, acls[1:]))}" if acls[1:] else ""
+    if acls[0].operation == "Describe":
+        more += " (Read or Write, where it is needed anyway, grants Describe too)"
     return (
         f"the principal lacks {' or '.join(map(str, acls))}: kafka-acls --bootstrap-server HOST:PORT --add "
         f"--allow-principal User:NAME {options}{more}"

@@ -9,6 +9,7 @@ what confluent_kafka and kafka-python take. Passwords are shown by no log line: 
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 import tempfile
@@ -25,7 +26,7 @@ from headrace.kafka.errors import CHECK_TLS, kp
 from headrace.kafka.oauth import MemberTokens, token_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 KafkaNetClient: Any = UntypedNetClient
 NetworkSelector: Any = UntypedSelector
@@ -183,7 +184,8 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
             AuthorizationException: they do not let us in.
         """
         self._refusal = None
-        self._net.run(self._first_contact, timeout_ms, refresh)
+        base: Any = self
+        base._net.run(self._first_contact, timeout_ms, refresh)
 
     async def _first_contact(self, timeout_ms: float | None, refresh: bool) -> None:  # passed on
         base: Any = self
@@ -199,12 +201,57 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
             else:
                 return
 
-    async def _connect(self, node: Any, conn: Any, **options: Any) -> None:
+    async def _connect(
+        self,
+        node: Any,
+        conn: Any,
+        reset_backoff_on_connect: bool = True,
+        timeout_at: float | None = None,  # theirs
+    ) -> None:
+        # it may fail after this has returned
+        conn.init_future.add_errback(lambda error: self._note(error, f"{node.host}:{node.port}"))
         base: Any = super()
-        await base._connect(node, conn, **options)
-        future = conn.init_future
-        if future.is_done and future.failed():
-            self._refusal = _refusal_of(future.exception, f"{node.host}:{node.port}") or self._refusal
+        await base._connect(node, conn, reset_backoff_on_connect, timeout_at)
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        base: Any = super()
+        transport: Any = await base._build_transport(node, timeout_at)
+        transport._sock_recv = _what_came_first(transport._sock_recv)
+        return transport
+
+    def _note(self, error: Exception, broker: str) -> None:
+        self._refusal = _refusal_of(error, broker) or self._refusal
+
+
+def _what_came_first(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:
+    """A transport's ``_sock_recv`` that gives what came before the end of a connection, and the end with the next call.
+
+    A broker that refuses a password says so and hangs up; kafka-python's own would drop the answer.
+    """
+
+    def received() -> tuple[bytes, Any]:
+        data, error = receive()
+        return (data, None) if data else (data, error)
+
+    return received
+
+
+class _WithoutSecrets(logging.Filter):
+    """Keeps kafka-python's debug lines with passwords and tokens from being logged: SASL requests, and raw bytes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line may be logged."""
+        if record.levelno > logging.DEBUG:
+            return True
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        return not any(
+            isinstance(argument, (bytes, bytearray, memoryview)) or type(argument).__name__.startswith("Sasl")
+            for argument in arguments
+        )
+
+
+for _name in ("kafka.protocol.parser", "kafka.net.connection"):
+    logging.getLogger(_name).addFilter(_WithoutSecrets())
 
 
 def _refusal_of(error: Exception, broker: str) -> Exception | None:

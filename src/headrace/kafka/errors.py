@@ -225,10 +225,12 @@ _REFUSED_ENTRY: Final = frozenset(
 
 def refuses_entry(error: KafkaError) -> bool:
     """Whether a client's error event says that brokers do not let it in, which no further try changes."""
-    return error.code() in _REFUSED_ENTRY or (
-        # with TLS 1.3 a broker says only after the handshake that it wants a certificate
-        error.code() == KafkaError._TRANSPORT and "alert" in error.str() and "certificate" in error.str()
-    )
+    return error.code() in _REFUSED_ENTRY or _wants_certificate(error)
+
+
+def _wants_certificate(error: KafkaError) -> bool:
+    # with TLS 1.3 a broker says it only after the handshake, to a client that takes it for a broken connection
+    return error.code() == KafkaError._TRANSPORT and "alert" in error.str() and "certificate" in error.str()
 
 
 def _denied(code: int, message: str, needs: Iterable[Acl]) -> AuthorizationException:
@@ -322,7 +324,7 @@ def translate(error: KafkaError | ClientException, doing: str, needs: Iterable[A
             return StreamsException(f"{doing} failed: {error}")
         error = inner
     return translate_code(
-        error.code(),
+        KafkaError._SSL if _wants_certificate(error) else error.code(),
         error.name(),
         error.str(),
         doing,

@@ -105,7 +105,7 @@ class TokenSource:
             if before is None or before.expires_at <= now:
                 raise
             log.warning("the token for SASL/OAUTHBEARER is not renewed, trying again: %s", error)
-            self._renew_at = now + _PAUSE_AFTER_FAILURE_S
+            self._renew_at = min(now + _PAUSE_AFTER_FAILURE_S, before.expires_at)
             return
         self._token = token
         self._renew_at = now + (token.expires_at - now) * _RENEWED_AFTER
@@ -274,7 +274,8 @@ def _claims(value: str) -> Mapping[str, Any]:
         found: Any = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (IndexError, ValueError, binascii.Error):
         return {}
-    return found if isinstance(found, dict) else {}
+    claims: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    return claims
 
 
 def _encoded(part: Mapping[str, object]) -> str:

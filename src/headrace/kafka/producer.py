@@ -32,6 +32,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka import KafkaException as ClientException
 
 from headrace.errors import (
+    AuthorizationException,
     IllegalStateException,
     KafkaException,
     RecordRefusedException,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DeliveryCallback: TypeAlias = Callable[[KafkaError | None, Message], None]
+DeliveryFailure: TypeAlias = SendFailedException | TaskMigratedException | AuthorizationException
 _Slot: TypeAlias = "tuple[bytes | None, bytes | None, int | None, Headers | None]"
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -124,7 +126,7 @@ class RecordProducer:
         self._slots: dict[str, dict[int, _Slot]] = {}
         self._topics: set[str] = set()
         self._delivered: DeliveryCallback | None = None if self._transactional_id else self._on_delivery
-        self._failures: list[SendFailedException | TaskMigratedException] = []
+        self._failures: list[DeliveryFailure] = []
         self._failure_count = 0
         self._warned_zero = False
         self.careful = False
@@ -254,6 +256,7 @@ class RecordProducer:
         Raises:
             TimeoutException: records are still on their way after ``timeout_s`` seconds.
             SendFailedException: the first record that failed since the last ``take_failures`` or abort.
+            AuthorizationException: it failed because Write on its topic is missing.
             TaskMigratedException: this producer was fenced.
         """
         self._empty_slots()
@@ -271,7 +274,7 @@ class RecordProducer:
         if self._failures:
             raise self._failures[0]
 
-    def take_failures(self) -> list[SendFailedException | TaskMigratedException]:
+    def take_failures(self) -> list[DeliveryFailure]:
         """The failed records (the first thousand) since the last call, which are forgotten by this."""
         failures, self._failures = self._failures, []
         self._failure_count = 0
@@ -608,7 +611,7 @@ class RecordProducer:
             self._serve(self._client.poll, _RETRY_PAUSE_S)  # the topic is in a log line that may be on its way
         mapped = translate(error, doing, self._needed() if self._unwritable else (*needs, *self._needed()))
         first = self._failures[0] if self._failures else None
-        if isinstance(first, TaskMigratedException) and not isinstance(mapped, TaskMigratedException):
+        if isinstance(first, (TaskMigratedException, AuthorizationException)) and not isinstance(mapped, type(first)):
             return first
         if first is not None and isinstance(mapped, TransactionAbortableException):
             mapped = TransactionAbortableException(f"{mapped}; first of {self._failure_count} failed records: {first}")
@@ -649,13 +652,11 @@ def _check_member(group: GroupIdentity) -> None:
         )
 
 
-def _send_failed(
-    error: KafkaError, topic: str, partition: int, key: bytes | None
-) -> SendFailedException | TaskMigratedException:
+def _send_failed(error: KafkaError, topic: str, partition: int, key: bytes | None) -> DeliveryFailure:
     where = topic if partition < 0 else f"{topic}-{partition}"
     doing = f"writing a record with {'no key' if key is None else f'a key of {len(key)} bytes'} to {where}"
     mapped = translate(error, doing, writing((topic,), None))
-    if isinstance(mapped, TaskMigratedException):
+    if isinstance(mapped, (TaskMigratedException, AuthorizationException)):
         return mapped
     # The client has tried again for as long as it may (delivery.timeout.ms), so a timeout's own advice is void here.
     message = f"{doing} failed: {error.name()}: {error.str()}" if isinstance(mapped, TimeoutException) else str(mapped)

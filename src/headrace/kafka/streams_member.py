@@ -37,7 +37,7 @@ from headrace.kafka.membership import (
     TaskOffsets,
 )
 from headrace.kafka.streams_protocol import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, HeartbeatAnswer, Status, TaskSets
-from headrace.kafka.streams_refusals import describe_status, refusal, takes_the_instance_id
+from headrace.kafka.streams_refusals import creation_denied, describe_status, refusal, takes_the_instance_id
 from headrace.records import GroupIdentity
 
 if TYPE_CHECKING:
@@ -385,6 +385,9 @@ class StreamsMember:
         if Status.SHUTDOWN_APPLICATION in codes and not self._shutdown_told:
             self._shutdown_told = True
             self._events.append(ShutdownRequested(texts[Status.SHUTDOWN_APPLICATION]))
+        denied = creation_denied(self.description.group_id, texts.get(Status.MISSING_INTERNAL_TOPICS, ""))
+        if denied is not None:
+            self._fail(denied)
         if Status.INCORRECTLY_PARTITIONED_TOPICS in codes:
             code = Status.INCORRECTLY_PARTITIONED_TOPICS
             self._fail(TopologyException(describe_status(code, texts[code])))
@@ -408,7 +411,11 @@ class StreamsMember:
         else:
             if takes_the_instance_id(code):
                 self._fall_out("another member took over this group.instance.id")
-            self._fail(refusal(self.description.group_id, self.description.instance_id, code, text))
+            about, topics = (
+                self.description,
+                [topic for sub in self.description.topology for topic in sub.source_topics],
+            )
+            self._fail(refusal(about.group_id, about.instance_id, code, text, topics))
 
     def _may_pass(self, now_s: float) -> bool:
         if self._failing_since is None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from headrace.errors import StreamsException, UnsupportedVersionException
+from headrace.errors import AuthorizationException, StreamsException, UnsupportedVersionException
+from headrace.kafka.acls import Acl, missing
 from headrace.kafka.errors import FencedInstanceIdException, translate_code
 from headrace.kafka.streams_protocol import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from headrace.errors import KafkaException
 
@@ -36,6 +38,7 @@ _STATUSES: Mapping[int, str] = {
     Status.ASSIGNMENT_DELAYED: "the brokers wait for more members before they assign tasks",
     Status.MISSING_CLIENT_TAGS: "standby tasks are placed by tags that an instance does not have (client.tag.*)",
 }
+_CREATION_DENIED = re.compile(r"Unauthorized to CREATE on topics (.+?)\.?$")
 _REFUSALS: Mapping[int, tuple[str, str]] = {
     23: (
         "INCONSISTENT_GROUP_PROTOCOL",
@@ -60,13 +63,22 @@ def describe_status(code: int, text: str) -> str:
     return f"{sentence}: {text}" if text else sentence
 
 
+def creation_denied(group: str, text: str) -> AuthorizationException | None:
+    """The error in a status about missing internal topics that says that the brokers may not make them for us."""
+    found = _CREATION_DENIED.search(text)
+    if found is None:
+        return None
+    needed = [Acl("Create", "topic", topic) for topic in found[1].split(", ")]
+    return AuthorizationException(f"group {group}: internal topics cannot be made: {missing(needed)}")
+
+
 def takes_the_instance_id(code: int) -> bool:
     """Whether the error means that another member has this one's ``group.instance.id``."""
     return code in (_FENCED_INSTANCE_ID, _UNRELEASED_INSTANCE_ID)
 
 
-def refusal(group: str, instance_id: str | None, code: int, text: str) -> KafkaException:
-    """What the error of a heartbeat means, where the member cannot go on."""
+def refusal(group: str, instance_id: str | None, code: int, text: str, topics: Iterable[str] = ()) -> KafkaException:
+    """What the error of a heartbeat means, where the member cannot go on; ``topics`` are the topology's sources."""
     if takes_the_instance_id(code):
         return FencedInstanceIdException(
             f"group {group}: another member uses group.instance.id={instance_id} ({text}). Give every instance "
@@ -88,4 +100,5 @@ def refusal(group: str, instance_id: str | None, code: int, text: str) -> KafkaE
     if code in _REFUSALS:
         name, means = _REFUSALS[code]
         return StreamsException(f"joining group {group} failed: {means} ({name}: {text})")
-    return translate_code(code, f"error {code}", text, f"heartbeat of group {group}")
+    needs = (Acl("Read", "group", group), *(Acl("Describe", "topic", topic) for topic in topics))
+    return translate_code(code, f"error {code}", text, f"heartbeat of group {group}", needs=needs)

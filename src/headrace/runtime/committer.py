@@ -26,6 +26,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.errors import (
+    AuthorizationException,
     KafkaException,
     RecordRefusedException,
     StreamsException,
@@ -270,7 +271,7 @@ class Committer:
         """Raise what the records that have failed mean; returns when none has."""
         failures = self._producer.take_failures() or ([error] if isinstance(error, SendFailedException) else [])
         for failure in failures:
-            if isinstance(failure, TaskMigratedException):
+            if isinstance(failure, (TaskMigratedException, AuthorizationException)):
                 raise failure
         for failure in failures:
             if isinstance(failure, SendFailedException) and failure.refused:
@@ -285,6 +286,8 @@ class Committer:
         """
         try:
             missing = self._missing(self.collector.topics)
+        except AuthorizationException:
+            raise  # who may not see a topic may not write to it
         except KafkaException as e:
             _log.info("%s: whether all topics exist is not known: %s", self._name, e)
             return

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from headrace.errors import (
+    AuthorizationException,
     KafkaException,
     MissingSourceTopicException,
     OffsetOutOfRangeException,
@@ -96,7 +97,7 @@ class Follower:
         for tp, error in batch.errors:
             if tp is not None and tp in self._reading and isinstance(error, OffsetOutOfRangeException):
                 self._start_anew(consumer, tp, error)
-            elif tp is None and not isinstance(error, TimeoutException):
+            elif isinstance(error, AuthorizationException) or (tp is None and not isinstance(error, TimeoutException)):
                 raise error
             else:
                 _log.warning("following changelogs: %s", error)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.engine.standby import StandbyTask
 from headrace.errors import (
+    AuthorizationException,
     KafkaException,
     MissingSourceTopicException,
     OffsetOutOfRangeException,
@@ -312,6 +313,8 @@ class StateUpdater:
             broken = reading.get(tp) if tp is not None else None
             if broken is not None and isinstance(error, OffsetOutOfRangeException):
                 self._fail(consumer, broken, _out_of_range(broken.task, error))
+            elif broken is not None and isinstance(error, AuthorizationException):
+                self._fail(consumer, broken, error)
             elif tp is None and not isinstance(error, TimeoutException):
                 raise error
             else:

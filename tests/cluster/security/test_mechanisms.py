@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -175,3 +177,25 @@ def test_host_names_are_checked_unless_the_setting_is_empty(broker: SecureBroker
     trusting = config.with_values({"ssl.endpoint.identification.algorithm": ""}).admin_config()
     TopicAdmin(trusting).list_topics()
     GroupAdmin(group_client_config(trusting), 30_000).close()
+
+
+def test_the_products_commands_take_the_same_settings(
+    broker: SecureBroker, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    rows = {
+        **broker.scram_user(ODD_USER),
+        **{f"course.revenue.topic.{name}": unique(name) for name in ("lines", "courses", "output", "rejected")},
+    }
+    file = tmp_path / "product.properties"
+    file.write_text("".join(f"{name}={value.replace(chr(92), chr(92) * 2)}\n" for name, value in rows.items()))
+    for command, says in (("topics", "created: "), ("load", "loaded 20 lines"), ("totals", "course_id")):
+        options = ["--lines", "20", "--courses", "2"] if command == "load" else []
+        done = subprocess.run(
+            [sys.executable, "-m", "course_revenue", command, "--config", str(file), *options],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert says in done.stdout

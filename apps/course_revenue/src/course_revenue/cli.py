@@ -62,14 +62,14 @@ def topics(
     ] = None,
 ) -> None:
     """Create the product's topics where they are missing."""
-    brokers, product = _where(config, settings, bootstrap_server)
+    brokers, client, product = _where(config, settings, bootstrap_server)
     wanted = wanted_topics(
         product,
         partitions=partitions,
         replication_factor=replication_factor,
         lines_retention_ms=lines_retention_ms,
     )
-    for name, made in ensure_topics(brokers, wanted).items():
+    for name, made in ensure_topics(brokers, wanted, client=client).items():
         say(f"{'created' if made else 'exists'}: {name}")
 
 
@@ -84,11 +84,11 @@ def load(
     duplicates: Duplicates = 0.0,
 ) -> None:
     """Send a sample of purchase lines and courses to the topics."""
-    brokers, product = _where(config, settings, bootstrap_server)
+    brokers, client, product = _where(config, settings, bootstrap_server)
     size = SampleSize(lines=lines, courses=courses, seed=seed, duplicates=duplicates)
     screen = open_screen()
     with screen.progress("loading purchase lines", lines) as advance:
-        sent = load_sample(brokers, product, size, advance)
+        sent = load_sample(brokers, product, size, advance, client=client)
     say(f"loaded {sent:,} lines into {product.lines} and up to {courses:,} courses into {product.courses}")
 
 
@@ -116,8 +116,8 @@ def run(
 @app.command()
 def totals(config: Config = None, settings: Set = None, bootstrap_server: Brokers = None) -> None:
     """Print the latest total of every course from the output topic, tab separated, and a summary on standard error."""
-    brokers, product = _where(config, settings, bootstrap_server)
-    with open_totals(brokers, product) as table:
+    brokers, client, product = _where(config, settings, bootstrap_server)
+    with open_totals(brokers, product, client=client) as table:
         table.read_to_end()
         say("course_id\tnet_cents\tline_count\tdimension_missing\tupdated_event_time\tupdated_utc")
         for course, total in sorted(table.values.items()):
@@ -135,9 +135,9 @@ def reconcile(
     every: Annotated[bool, typer.Option("--all", help="Print the courses that agree, too.")] = False,
 ) -> None:
     """Compare the totals with a SQL sum over the input: exit code 1 on a difference that duplicates do not explain."""
-    brokers, product = _where(config, settings, bootstrap_server)
-    sums = sum_input(read_line_values(brokers, product))
-    with open_totals(brokers, product) as table:
+    brokers, client, product = _where(config, settings, bootstrap_server)
+    sums = sum_input(read_line_values(brokers, product, client=client))
+    with open_totals(brokers, product, client=client) as table:
         table.read_to_end()
         comparison = compare(sums, table.values)
     _print_comparison(comparison, every=every)
@@ -170,14 +170,19 @@ def demo(
     raise typer.Exit(run_demo(options, open_screen()))
 
 
-def _where(config: Path | None, settings: list[str] | None, bootstrap_server: str | None) -> tuple[str, Settings]:
+def _where(
+    config: Path | None, settings: list[str] | None, bootstrap_server: str | None
+) -> tuple[str, dict[str, Any], Settings]:
+    """Brokers, the settings of connections to them, and the product's own."""
     properties: dict[str, Any] = read_properties(config, settings or ())
     brokers = bootstrap_server or properties.get("bootstrap.servers")
     if not brokers:
         raise ConfigException("which brokers? Give --bootstrap-server host:port, or --config with bootstrap.servers")
-    # an address without a port is said at once, not once the brokers do not answer
-    servers = StreamsConfig.load({"application.id": "check", "bootstrap.servers": brokers}).bootstrap_servers
-    return ",".join(servers), Settings.of(properties)
+    # an address without a port, or a wrong password module, is said at once, not once the brokers do not answer
+    streams_config = StreamsConfig.load(
+        {"application.id": "check"}, without_product_keys(properties), {"bootstrap.servers": brokers}
+    )
+    return ",".join(streams_config.bootstrap_servers), streams_config.admin_config(), Settings.of(properties)
 
 
 def _print_comparison(comparison: Reconciliation, *, every: bool) -> None:

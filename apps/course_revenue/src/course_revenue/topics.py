@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.sample import sample
 from headrace.topics import NewTopic, TopicReader, TopicWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from course_revenue.sample import SampleSize
     from course_revenue.settings import Settings
@@ -53,6 +53,8 @@ def load_sample(
     settings: Settings,
     size: SampleSize,
     tell: Callable[[int], None] = lambda _: None,
+    *,
+    client: Mapping[str, Any] | None = None,
 ) -> int:
     """Sends a sample to the lines topic and the courses topic.
 
@@ -61,12 +63,13 @@ def load_sample(
         settings: the topics' names.
         size: what the sample is made of.
         tell: told the number of lines sent so far, now and then.
+        client: more librdkafka settings, such as security.
 
     Returns:
         The number of lines, repeated ones included. All have arrived.
     """
     lines = 0
-    with TopicWriter(bootstrap_servers) as writer:
+    with TopicWriter(bootstrap_servers, client=client) as writer:
         for record in sample(size):
             topic = settings.courses if record.is_course else settings.lines
             writer.send(topic, record.key, record.value, timestamp_ms=record.timestamp_ms)
@@ -78,8 +81,10 @@ def load_sample(
     return lines
 
 
-def read_line_values(bootstrap_servers: str, settings: Settings) -> Iterator[bytes | None]:
-    """The values of the lines topic up to its present end, as they are."""
-    with TopicReader(bootstrap_servers, settings.lines) as reader:
+def read_line_values(
+    bootstrap_servers: str, settings: Settings, *, client: Mapping[str, Any] | None = None
+) -> Iterator[bytes | None]:
+    """The values of the lines topic up to its present end, as they are; ``client`` as in ``load_sample``."""
+    with TopicReader(bootstrap_servers, settings.lines, client=client) as reader:
         for record in reader.to_end():
             yield record.value

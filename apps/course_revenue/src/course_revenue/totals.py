@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_revenue.model import Revenue
 from headrace.serdes import JsonDeserializer, StringDeserializer
@@ -15,13 +15,21 @@ if TYPE_CHECKING:
     from course_revenue.settings import Settings
 
 
-def open_totals(bootstrap_servers: str, settings: Settings) -> LatestByKey[str, Revenue]:
+def open_totals(
+    bootstrap_servers: str, settings: Settings, *, client: Mapping[str, Any] | None = None
+) -> LatestByKey[str, Revenue]:
     """The output topic as a table, nothing read yet.
+
+    Args:
+        bootstrap_servers: ``host:port`` list.
+        settings: the topic's name.
+        client: more librdkafka settings, such as security.
 
     Raises:
         MissingSourceTopicException: the output topic does not exist.
     """
-    return LatestByKey(bootstrap_servers, settings.output, StringDeserializer(), JsonDeserializer(Revenue))
+    value = JsonDeserializer(Revenue)
+    return LatestByKey(bootstrap_servers, settings.output, StringDeserializer(), value, client=client)
 
 
 def money(cents: int) -> str:

@@ -1,0 +1,198 @@
+"""What an application says when brokers do not let it in, or do not let it do something."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cluster.runtime.counting import counting
+from cluster.security.broker import CLIENT_ID, USER, Grant, oauth_module
+from confluent_kafka import Producer
+
+from headrace import KafkaStreams, StreamsConfig, StreamThreadExceptionResponse
+from headrace.config.oauth import HANDLERS
+from headrace.errors import AuthorizationException
+from headrace.kafka import TopicAdmin
+from headrace.kafka.connections import group_client_config
+from headrace.kafka.group_client import GroupAdmin
+from headrace.records import TopicPartition
+from headrace.topics import NewTopic, ensure_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cluster.security.broker import SecureBroker, TokenEndpoint
+
+PAGE = Path(__file__).parents[3] / "docs" / "security.md"
+_COMMAND = re.compile(
+    r"^kafka-acls .* --add .*--allow-principal User:NAME(?P<operations>(?: --operation \w+)+) "
+    r"--(?P<resource>[\w-]+)(?: (?P<name>\S+))?(?: --resource-pattern-type (?P<kind>\w+))?$",
+    re.MULTILINE,
+)
+
+
+def documented(names: dict[str, str]) -> list[Grant]:
+    """What the commands of the page on security grant, with these names in place of the page's."""
+    grants: list[Grant] = []
+    needs = PAGE.read_text("utf-8").partition("## What an application needs")[2]
+    for command in _COMMAND.finditer(needs.partition("```sh")[2].partition("```")[0]):
+        name = command["name"] or ""
+        for word, instead in names.items():
+            name = name.replace(word, instead)
+        suffix = "*" if command["kind"] == "prefixed" else ""
+        operations = command["operations"].split("--operation")[1:]
+        grants += [(operation.strip(), command["resource"], name + suffix) for operation in operations]
+    return grants
+
+
+class Application:
+    """An application of a user who may do what the page says, less what a test takes away."""
+
+    def __init__(self, broker: SecureBroker, unique: Callable[[str], str], state: Path) -> None:
+        self.broker = broker
+        self.user, self.id, self.source, self.out = (unique(name) for name in ("user", "app", "in", "out"))
+        self.grants = documented({"my-application": self.id, "my-input": self.source, "my-output": self.out})
+        self._state = state
+        self._runs = 0
+        broker.make_user(self.user)
+        broker.allow(self.user, self.grants)
+        ensure_topics(broker.plain, [NewTopic(self.source, 1), NewTopic(self.out, 1)])
+
+    @contextmanager
+    def without(self, *grant: *Grant) -> Iterator[None]:
+        """One grant less."""
+        self.broker.forbid(self.user, [grant])
+        yield
+        self.broker.allow(self.user, [grant])
+
+    def failure(self, **settings: str) -> Exception | None:
+        """What its stream thread ends with; None when a record came through and was committed."""
+        self._runs += 1
+        producer = Producer({"bootstrap.servers": self.broker.plain})
+        producer.produce(self.source, b"value", b"key")
+        assert producer.flush(30) == 0
+        config = {
+            "application.id": self.id,
+            "processing.guarantee": "exactly_once_v2",
+            "commit.interval.ms": "100",
+            "state.dir": str(self._state / str(self._runs)),
+            **self.broker.scram_user(self.user),
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        raised: list[Exception] = []
+        streams = KafkaStreams(counting(self.source, self.out), StreamsConfig.load(config))
+
+        def note(error: Exception) -> StreamThreadExceptionResponse:
+            raised.append(error)
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+        streams.set_uncaught_exception_handler(note)
+        streams.start()
+        admin, read = TopicAdmin({"bootstrap.servers": self.broker.plain}), TopicPartition(self.source, 0)
+        try:
+            deadline = time.monotonic() + 120
+            while not raised and admin.committed(self.id, [read])[read] < self._runs:
+                assert time.monotonic() < deadline, streams.state()
+                time.sleep(0.05)
+        finally:
+            streams.close(30.0)
+            admin.close()
+        return raised[0] if raised else None
+
+
+@pytest.fixture
+def application(broker: SecureBroker, unique: Callable[[str], str], tmp_path: Path) -> Application:
+    """One with topics and a user of its own."""
+    return Application(broker, unique, tmp_path)
+
+
+def test_each_missing_acl_is_named_with_the_command_that_adds_it(application: Application) -> None:
+    app, internal = application.id, f"{application.id}-counts-changelog"
+    with application.without("Create", "topic", f"{app}-*"):
+        error = application.failure()
+        assert isinstance(error, AuthorizationException)
+        assert f"lacks Create on topic {internal}: kafka-acls" in str(error)
+        assert str(error).endswith(f"--add --allow-principal User:NAME --operation Create --topic {internal}")
+    assert application.failure() is None
+    for operation, resource, name, says in (
+        ("Read", "topic", application.source, f"lacks Describe on topic {application.source}"),
+        ("Write", "topic", application.out, f"lacks Describe on topic {application.out}"),
+        ("Read", "topic", f"{app}-*", f"lacks Read on topic {internal}"),
+        ("Write", "topic", f"{app}-*", f"lacks Write on topic {internal}"),
+        ("DescribeConfigs", "topic", f"{app}-*", f"lacks DescribeConfigs on topic {internal}"),
+        ("Read", "group", app, f"joining group {app} failed: .*lacks Read on group {app}"),
+        ("Write", "transactional-id", f"{app}-*", f"lacks Write on transactional id {app}-"),
+    ):
+        with application.without(operation, resource, name):
+            error = application.failure()
+            assert isinstance(error, AuthorizationException), (operation, resource, error)
+            assert re.search(says, str(error)), error
+    assert application.failure() is None
+
+
+def test_a_missing_acl_is_named_under_the_streams_protocol(application: Application) -> None:
+    app, internal = application.id, f"{application.id}-counts-changelog"
+    settings = {"group_protocol": "streams", "processing_guarantee": "at_least_once"}
+    for operation, resource, name, says in (
+        ("Create", "topic", f"{app}-*", f"lacks Create on topic {internal}"),
+        ("Read", "group", app, f"lacks Read on group {app}"),
+        ("Write", "topic", application.out, f"lacks Write on topic {application.out}"),
+    ):
+        with application.without(operation, resource, name):
+            error = application.failure(**settings)
+            assert isinstance(error, AuthorizationException), (operation, resource, error)
+            assert re.search(says, str(error)), error
+    assert application.failure(**settings) is None
+
+
+def refusals(security: dict[str, Any]) -> tuple[str, str]:
+    """What the two clients say when they are not let in; at once, not when their time is up."""
+    config = StreamsConfig.load({"application.id": "app", **security}).admin_config()
+    started = time.monotonic()
+    admin = TopicAdmin(config)
+    with pytest.raises(AuthorizationException) as by_data_client:
+        admin.partition_counts(["in"])
+    with pytest.raises(AuthorizationException):
+        admin.list_topics()
+    with pytest.raises(AuthorizationException) as by_member:
+        GroupAdmin(group_client_config(config), 60_000)
+    assert time.monotonic() - started < 50
+    return str(by_data_client.value), str(by_member.value)
+
+
+@pytest.mark.parametrize("mechanism", ["plain_user", "scram_user"])
+def test_a_wrong_password(broker: SecureBroker, mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    for message in refusals(getattr(broker, mechanism)(USER, "hunter2")):
+        assert "check the s" in message
+        assert "hunter2" not in message
+    assert "SaslHandshake" not in caplog.text
+    assert "ApiVersionsRequest" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+def test_a_certificate_of_an_authority_that_is_not_trusted(broker: SecureBroker) -> None:
+    stranger = {"ssl.truststore.location": str(broker.certificates.stranger)}
+    for message in refusals(broker.plain_user() | stranger):
+        assert "certificate verify failed" in message
+        assert "check that ssl.truststore.* holds the certificate" in message
+
+
+def test_a_client_without_the_certificate_that_brokers_want(broker: SecureBroker) -> None:
+    for message in refusals({"bootstrap.servers": broker.mutual, "security.protocol": "SSL", **broker.trust}):
+        assert "ssl.keystore.* if they want a certificate" in message
+
+
+def test_a_token_endpoint_that_refuses(broker: SecureBroker, token_endpoint: TokenEndpoint) -> None:
+    security = {
+        **broker.sasl_settings("OAUTHBEARER", oauth_module(clientId=CLIENT_ID, clientSecret="hunter2", scope="kafka")),
+        "sasl.oauthbearer.token.endpoint.url": token_endpoint.url,
+        "sasl.login.callback.handler.class": HANDLERS[0],
+    }
+    with pytest.raises(AuthorizationException, match=r"HTTP 401 \(invalid_client: no such client.*check sasl") as error:
+        TopicAdmin(StreamsConfig.load({"application.id": "app", **security}).admin_config())
+    assert "hunter2" not in str(error.value)
