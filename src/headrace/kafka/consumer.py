@@ -93,6 +93,7 @@ class RecordConsumer:
         except ClientException as error:
             raise translate_config_error(error, "consumer") from error
         self._config = settings
+        self._needs = (Acl("Read", "group", settings["group.id"]),)  # the client looks for its coordinator by itself
         self._groups: GroupAdmin | None = None  # made when committed offsets are first asked for
         self._consume = self._client.consume
         self._start: dict[TopicPartition, int] = {}
@@ -161,7 +162,7 @@ class RecordConsumer:
         try:
             messages = self._consume(max_records, timeout_s)
         except (ClientException, SystemError) as failure:
-            batch.errors.append((None, translate(client_error(failure), "polling")))
+            batch.errors.append((None, translate(client_error(failure), "polling", self._needs)))
             return batch
         except RuntimeError as failure:
             raise IllegalStateException(f"poll on a closed consumer: {failure}") from failure
@@ -290,7 +291,7 @@ class RecordConsumer:
         tp = None if topic is None or partition is None or partition < 0 else TopicPartition(topic, partition)
         code = error.code()
         if tp is None:
-            batch.errors.append((None, translate(error, "polling")))
+            batch.errors.append((None, translate(error, "polling", self._needs)))
         elif code == KafkaError._PARTITION_EOF:
             self._at_end.add(tp)
             self._unfetched.discard(tp)

@@ -363,7 +363,8 @@ class StateUpdater:
         changelogs = [changelog for job in self._jobs.values() for changelog in job.open.values()]
         done = sum(changelog.count for changelog in changelogs)
         left = sum(max(0, changelog.end - changelog.position) for changelog in changelogs)
-        took = now - min(changelog.started for changelog in changelogs)
+        # none are left when the last one could not be read
+        took = now - min((changelog.started for changelog in changelogs), default=now)
         if took < _PROGRESS_S or not done:
             return
         rate = done / took

@@ -104,6 +104,11 @@ class Application:
         return raised[0] if raised else None
 
 
+def denied(error: BaseException | None) -> bool:
+    """Whether it comes of a missing permission; where a record was to be sent, the error says more around that."""
+    return error is not None and (isinstance(error, AuthorizationException) or denied(error.__cause__))
+
+
 @pytest.fixture
 def application(broker: SecureBroker, unique: Callable[[str], str], tmp_path: Path) -> Application:
     """One with topics and a user of its own."""
@@ -120,16 +125,16 @@ def test_each_missing_acl_is_named_with_the_command_that_adds_it(application: Ap
     assert application.failure() is None
     for operation, resource, name, says in (
         ("Read", "topic", application.source, f"lacks Describe on topic {application.source}"),
-        ("Write", "topic", application.out, f"lacks Describe on topic {application.out}"),
+        ("Write", "topic", application.out, f"lacks (Describe|Write) on topic {application.out}"),
         ("Read", "topic", f"{app}-*", f"lacks Read on topic {internal}"),
         ("Write", "topic", f"{app}-*", f"lacks Write on topic {internal}"),
         ("DescribeConfigs", "topic", f"{app}-*", f"lacks DescribeConfigs on topic {internal}"),
-        ("Read", "group", app, f"joining group {app} failed: .*lacks Read on group {app}"),
+        ("Read", "group", app, f"lacks Read on group {app}"),
         ("Write", "transactional-id", f"{app}-*", f"lacks Write on transactional id {app}-"),
     ):
         with application.without(operation, resource, name):
             error = application.failure()
-            assert isinstance(error, AuthorizationException), (operation, resource, error)
+            assert denied(error), (operation, resource, error)
             assert re.search(says, str(error)), error
     assert application.failure() is None
 
@@ -144,7 +149,7 @@ def test_a_missing_acl_is_named_under_the_streams_protocol(application: Applicat
     ):
         with application.without(operation, resource, name):
             error = application.failure(**settings)
-            assert isinstance(error, AuthorizationException), (operation, resource, error)
+            assert denied(error), (operation, resource, error)
             assert re.search(says, str(error)), error
     assert application.failure(**settings) is None
 
