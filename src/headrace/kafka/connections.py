@@ -13,6 +13,7 @@ import logging
 import re
 import ssl
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -209,7 +210,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
         timeout_at: float | None = None,  # theirs
     ) -> None:
         # it may fail after this has returned
-        conn.init_future.add_errback(lambda error: self._note(error, f"{node.host}:{node.port}"))
+        conn.init_future.add_errback(partial(self._note, f"{node.host}:{node.port}"))
         base: Any = super()
         await base._connect(node, conn, reset_backoff_on_connect, timeout_at)
 
@@ -219,7 +220,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
         transport._sock_recv = _what_came_first(transport._sock_recv)
         return transport
 
-    def _note(self, error: Exception, broker: str) -> None:
+    def _note(self, broker: str, error: Exception) -> None:
         self._refusal = _refusal_of(error, broker) or self._refusal
 
 

@@ -494,14 +494,14 @@ class GroupAdmin:
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group that has no members; one that does not exist is no error."""
-        doing = f"deleting group {group_id}"
+        doing, needs = f"deleting group {group_id}", (Acl("Delete", "group", group_id),)
         try:
             outcome = self._admin.delete_groups([group_id])
         except Exception as error:
-            raise translate_group_error(error, doing) from error
+            raise translate_group_error(error, doing, needs) from error
         said = outcome.get(group_id, "OK")  # the name of an error
         if said not in ("OK", kp.GroupIdNotFoundError.__name__):
-            raise translate_group_error(getattr(kp, said)(), doing)
+            raise translate_group_error(getattr(kp, said)(), doing, needs)
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
         """Forget committed offsets; Kafka's error name by partition, None where it went well."""

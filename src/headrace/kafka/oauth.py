@@ -274,8 +274,7 @@ def _claims(value: str) -> Mapping[str, Any]:
         found: Any = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (IndexError, ValueError, binascii.Error):
         return {}
-    claims: Mapping[str, Any] = found if isinstance(found, dict) else {}
-    return claims
+    return dict(found) if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownArgumentType]  # of JSON
 
 
 def _encoded(part: Mapping[str, object]) -> str:
