@@ -10,7 +10,7 @@ MINUTES ?= 15
 ARGS ?=
 TESTS ?= tests
 
-.PHONY: help setup run test fuzz faults lint format bench lock clean
+.PHONY: help setup run test fuzz faults simulate lint format bench lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,6 +33,9 @@ fuzz: setup ## random topologies and inputs, the Java library against headrace: 
 faults: setup ## brokers and instances killed, frozen, cut off by a seed: SEED=1 MINUTES=15 of each protocol and guarantee
 	@scripts/java.sh --jdk
 	@PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+
+simulate: setup ## the real runtime on virtual brokers and time, faults by seed: SEED=1 is the first of N=2000; N=1 tells all
+	@PYTHONPATH=tests $(BIN)/python -m simulation --seed $(SEED) --count $(if $(filter file,$(origin N)),2000,$(N)) $(ARGS)
 
 lint: setup ## ruff, mypy, basedpyright, import-linter
 	@$(BIN)/ruff check .

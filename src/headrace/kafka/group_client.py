@@ -189,6 +189,7 @@ class GroupConnection(CoordinatorLink):
         self._settings = settings
         self._needs = (Acl("Read", "group", settings.group_id),)
         self._join: Any = None
+        self._join_again = False
         self._closed = False
 
     def advance(self) -> None:
@@ -198,6 +199,9 @@ class GroupConnection(CoordinatorLink):
         if join is not None and join.is_done:
             self._join = None
             self._coordinator.join_in_flight = False
+            if self._join_again:
+                self._join_again = False
+                self._coordinator.request_rejoin()
             if join.failed() and not isinstance(join.exception, kp.RetriableError):
                 raise translate_group_error(join.exception, doing, self._needs) from join.exception
         try:
@@ -214,7 +218,9 @@ class GroupConnection(CoordinatorLink):
         self._coordinator.heartbeat.poll()
 
     def request_rejoin(self) -> None:
-        """Join again at the next ``advance``."""
+        """Join again at the next ``advance``; if a join is under way, once more after it."""
+        # that one does not say what has changed since it was sent, and the base class forgets the wish when it ends
+        self._join_again = self._join is not None
         self._coordinator.request_rejoin()
 
     def generation_in_doubt(self) -> bool:

@@ -88,6 +88,7 @@ _CLOSE_UPDATER_S = 10.0
 _TELL_S = 30.0
 """How long a thread that has failed stays in its group, to have the other instances told that they are to end."""
 _TELL_PAUSE_S = 0.05
+_COMMITTED_WAIT_S = 1.0
 _ADMIN_TIMEOUT_MS = 10_000
 """Short enough that a stop is not kept waiting by brokers that do not answer."""
 
@@ -238,21 +239,23 @@ class StreamThread:
                 opened = self._open_unless_stopped()
                 while opened and not self._stop.is_set():
                     self._round_and_recover()
+                self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
+                if opened:
+                    self._commit_last()
+            except TimeoutException as e:
+                if self._stop.is_set():
+                    # nothing is tried again for a thread that is to end; what is not committed is done again
+                    _log.warning("%s: ends although the brokers do not answer: %s", self.name, e)
+                else:
+                    error = e
             except Exception as e:
                 error = e
             except BaseException as e:
                 error = StreamsException(f"stream thread {self.name} was stopped: {e!r}")
-            try:
-                if error is None:
-                    self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
-                    if opened:
-                        self._commit_last()
-            except Exception as e:
-                error = e
             if error is not None:
                 # asked while it is still a member of the group, which the answer may need
                 response = self._failed(error)
-                self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
+            self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
             # whatever is open closes, each in spite of the others
             self._cleanup.close()
         except Exception as e:
@@ -518,9 +521,21 @@ class StreamThread:
                 _log.warning("%s: %s", self.name, error)
                 continue
             if isinstance(error, OffsetOutOfRangeException):
-                # jumping over the gap would lose records without anybody being told
-                _log.error("%s: %s", self.name, error)
+                self._migrated_or_gone(error)
             raise error
+
+    def _migrated_or_gone(self, error: OffsetOutOfRangeException) -> None:
+        """Raise :class:`TaskMigratedException` if others read on from a later offset, and had the rest deleted."""
+        tp = error.partition
+        found = self._committer.retried(
+            "looking at committed offsets", lambda: self._consumer.committed((tp,), _COMMITTED_WAIT_S)
+        )[tp]
+        if found is not None and found.offset > error.committed:
+            raise TaskMigratedException(
+                f"{tp} is read elsewhere: offset {found.offset} is committed, this thread was at {error.committed}"
+            ) from error
+        # jumping over the gap would lose records without anybody being told
+        _log.error("%s: %s", self.name, error)
 
     def _process(self) -> None:
         clock = time.monotonic
