@@ -14,6 +14,7 @@ import heapq
 import itertools
 import random
 import threading
+import uuid
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
@@ -333,3 +334,13 @@ class VirtualTime:
 
     def time_ns(self) -> int:
         return int((self._clock.now + self._clock.wall_offset_s) * 1_000_000_000)
+
+
+class VirtualUuid:
+    """The module ``uuid`` for product modules."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=self._clock.random.getrandbits(128))

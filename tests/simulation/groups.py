@@ -1,11 +1,11 @@
-"""The group coordinator of the classic protocol, and the group's committed offsets.
+"""A group's committed offsets, and the coordinator of the classic protocol.
 
 Source of what is answered when: ``ClassicGroup`` and ``GroupMetadataManager`` of the brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,38 +44,45 @@ class _Member:
 
 
 class GroupCoordinator:
-    """See the module."""
+    """Committed offsets; who may commit is up to the protocol."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.state = "Empty"
-        """Empty, Preparing, Completing, Stable."""
         self.generation = 0
-        self.members: dict[str, _Member] = {}
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self.pending: dict[int, dict[TopicPartition, OffsetAndMetadata]] = {}
         """Offsets in transactions that have not ended, by producer id."""
         self.on_commit: Callable[[GroupIdentity, Mapping[TopicPartition, OffsetAndMetadata]], None] = lambda *_: None
-        self._leader = ""
-        self._round = 0
-        self._names = 0
 
-    # Offsets.
+    @property
+    def member_ids(self) -> Collection[str]:
+        """Those the group has now."""
+        raise NotImplementedError
+
+    def check_member(
+        self, identity: GroupIdentity, partitions: Collection[TopicPartition], *, transactional: bool
+    ) -> None:
+        """Whether a member may commit offsets; raises if not."""
+        raise NotImplementedError
+
+    def leave(self, member_ids: Sequence[str]) -> None:
+        """Members go."""
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Another broker has taken over: sessions begin anew, and what was being waited for is refused."""
+        raise NotImplementedError
 
     def check_commit(
         self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, transactional: bool
     ) -> None:
-        """Whether this member may commit; raises if not."""
+        """Whether this member, or nobody in particular, may commit; raises if not."""
         if identity.generation >= 0 or identity.member_id:
-            if identity.member_id not in self.members:
+            if identity.member_id not in self.member_ids:
                 raise Refused(KafkaError.UNKNOWN_MEMBER_ID)
-            if identity.generation != self.generation:
-                raise Refused(KafkaError.ILLEGAL_GENERATION)
-            self.members[identity.member_id].seen = self._clock.now
-        elif not transactional and self.members:
+            self.check_member(identity, offsets, transactional=transactional)
+        elif not transactional and self.member_ids:
             raise Refused(KafkaError.UNKNOWN_MEMBER_ID)
-        if not transactional and self.state == "Completing":
-            raise Refused(KafkaError.REBALANCE_IN_PROGRESS)
         self.on_commit(identity, offsets)
 
     def commit(self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -95,7 +102,33 @@ class GroupCoordinator:
         if commit:
             self.offsets.update(offsets)
 
-    # Members.
+
+class ClassicCoordinator(GroupCoordinator):
+    """The classic protocol. See the module."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.state = "Empty"
+        """Empty, Preparing, Completing, Stable."""
+        self.members: dict[str, _Member] = {}
+        self._leader = ""
+        self._round = 0
+        self._names = 0
+
+    @property
+    def member_ids(self) -> Collection[str]:
+        """See the base class."""
+        return self.members.keys()
+
+    def check_member(
+        self, identity: GroupIdentity, partitions: Collection[TopicPartition], *, transactional: bool
+    ) -> None:
+        """See the base class."""
+        if identity.generation != self.generation:
+            raise Refused(KafkaError.ILLEGAL_GENERATION)
+        self.members[identity.member_id].seen = self._clock.now
+        if not transactional and self.state == "Completing":
+            raise Refused(KafkaError.REBALANCE_IN_PROGRESS)
 
     def join(self, member_id: str, metadata: Any, session_s: float, rebalance_s: float, reply: Reply) -> None:
         """A JoinGroup; the answer comes when all have joined."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.assignment import GroupMember
 from headrace.errors import IllegalStateException
+from headrace.kafka.acls import Acl
 from headrace.kafka.errors import kp
 from headrace.kafka.group_client import GroupConnection
 from simulation.groups import Joined
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 _BACKOFF_S = 0.1
 
 
-def _as_error(answer: Exception) -> Exception:
+def as_error(answer: Exception) -> Exception:
+    """kafka-python's error for what a request ended with."""
     error: Exception = kp.for_code(answer.code)() if isinstance(answer, Refused) else kp.KafkaConnectionError("lost")
     return error
 
@@ -127,7 +129,7 @@ class _Coordinator:
         session_s, rebalance_s = settings.session_timeout_ms / 1000, settings.max_poll_interval_ms / 1000
         self._world.network.call(
             self._process,
-            lambda reply: self._world.coordinator().join(member_id, metadata, session_s, rebalance_s, reply),
+            lambda reply: self._world.classic().join(member_id, metadata, session_s, rebalance_s, reply),
             answered,
         )
 
@@ -165,7 +167,7 @@ class _Coordinator:
 
         self._world.network.call(
             self._process,
-            lambda reply: self._world.coordinator().sync(joined.member_id, joined.generation, assignments, reply),
+            lambda reply: self._world.classic().sync(joined.member_id, joined.generation, assignments, reply),
             answered,
         )
 
@@ -184,14 +186,14 @@ class _Coordinator:
                 self.reset_generation()
                 self._world.network.call(
                     self._process,
-                    answering(lambda: self._world.coordinator().leave([member_id])),
+                    answering(lambda: self._world.classic().leave([member_id])),
                     lambda _: None,
                 )
                 return
             member_id = str(self._generation.member_id)
             self._world.network.call(
                 self._process,
-                answering(lambda: self._world.coordinator().heartbeat(member_id, generation)),
+                answering(lambda: self._world.classic().heartbeat(member_id, generation)),
                 answered,
             )
 
@@ -226,6 +228,7 @@ class Connection(GroupConnection):
         self._settings = settings
         self._join: Any = None
         self._join_again = False
+        self._needs = (Acl("Read", "group", settings.group_id),)
         self._closed = False
         self._coordinator: Any = _Coordinator(world, process, listener, settings)
         self._manager: Any = SimpleNamespace(
@@ -241,25 +244,24 @@ class Connection(GroupConnection):
         try:
             return self._world.network.ask(self._process, work)
         except (Refused, Unreachable) as e:
-            raise _as_error(e) from None
+            raise as_error(e) from None
 
     def _commit_once(  # type: ignore[override]  # nothing is awaited here
         self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
     ) -> None:
         entries = dict(offsets)
-        self._asked(lambda: self._world.coordinator().commit(identity, entries))
+        self._asked(lambda: self._world.classic().commit(identity, entries))
 
     def _leave_once(self, identity: GroupIdentity, reason: str) -> None:  # type: ignore[override]  # as above
-        self._asked(lambda: self._world.coordinator().leave([identity.member_id]))
+        self._asked(lambda: self._world.classic().leave([identity.member_id]))
 
     def _take_over_once(self, newcomer: GroupIdentity, member_ids: frozenset[str]) -> bool:  # type: ignore[override]
-        group = self._world.group
-        there: set[str] = set(self._asked(lambda: list(group.members)))
+        there: set[str] = set(self._asked(lambda: list(self._world.classic().member_ids)))
         if newcomer.member_id not in there:
             return False
         gone = sorted(member_ids & there)
         if gone:
-            self._asked(lambda: self._world.coordinator().leave(gone))
+            self._asked(lambda: self._world.classic().leave(gone))
         return True
 
     def _leave_members(self, members: Sequence[tuple[str, str | None]], reason: str) -> Any:

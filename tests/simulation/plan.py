@@ -66,6 +66,7 @@ class Plan:
 
     Attributes:
         seed: Of everything else that happens.
+        streams: The group's protocol, or classic.
         exactly_once: Or at least once.
         repartitioned: The lists are by another key than the input's, which adds a topic and a sub-topology.
         persistent: Stores outlive a process.
@@ -75,12 +76,14 @@ class Plan:
         partitions: Of the input.
         loss: Share of requests whose connection breaks.
         slow_markers: Share of the markers of transactions that come late.
+        strict_epochs: As before 4.4, a streams group takes offsets under a member's newest epoch only.
         transaction_timeout_ms: Below or above the session's.
         inputs: Moments with partition and key.
         faults: In their order.
     """
 
     seed: int
+    streams: bool
     exactly_once: bool
     repartitioned: bool
     persistent: bool
@@ -92,6 +95,7 @@ class Plan:
     loss: float
     slow_markers: float
     transaction_timeout_ms: int
+    strict_epochs: bool
     inputs: list[tuple[float, int, str]] = field(repr=False)
     faults: list[Fault] = field(repr=False)
 
@@ -116,6 +120,7 @@ def draw(seed: int) -> Plan:
         faults.append(Fault(at_s, kind, rnd.randrange(instances), length_s, requests))
     return Plan(
         seed,
+        streams=rnd.random() < 0.5,
         exactly_once=rnd.random() < 0.7,
         repartitioned=rnd.random() < 0.5,
         persistent=rnd.random() < 0.8,
@@ -127,6 +132,7 @@ def draw(seed: int) -> Plan:
         loss=rnd.choice((0.0, 0.0, 0.01, 0.05)),
         slow_markers=rnd.choice((0.01, 0.3)),
         transaction_timeout_ms=rnd.choice((5_000, 20_000)),
+        strict_epochs=rnd.random() < 0.5,
         inputs=sorted(inputs),
         faults=sorted(faults, key=lambda fault: fault.at_s),
     )

@@ -7,14 +7,15 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from headrace.kafka import classic, consumer, coordinator_link, producer
+from headrace.kafka import classic, consumer, coordinator_link, producer, streams, streams_member
 from headrace.runtime import committer, follower, positions, state_updater, stream_thread, topics
 from headrace.state import suppliers
 from simulation.clients import Consumer, GroupAdmin, Producer, TopicAdmin
-from simulation.clock import VirtualThreading, VirtualTime
+from simulation.clock import VirtualThreading, VirtualTime, VirtualUuid
 from simulation.member import Connection
 from simulation.plan import draw
 from simulation.process import open_body
+from simulation.streams_link import StreamsLink
 from simulation.world import World
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def _virtual(world: World) -> Iterator[None]:
             for module in (stream_thread, state_updater, topics, committer, follower, positions, producer)
         ),
         (coordinator_link, "time", time),
+        (streams, "time", time),
         (stream_thread, "TopicAdmin", lambda config, timeout_ms: TopicAdmin(world, here())),
         (consumer, "Consumer", lambda settings, logger: Consumer(world, here(), settings)),
         (consumer, "GroupAdmin", lambda config, timeout_ms: GroupAdmin(world, here())),
@@ -50,6 +52,12 @@ def _virtual(world: World) -> Iterator[None]:
             "GroupConnection",
             lambda config, settings, share, timeout_ms: Connection(world, here(), settings, share),
         ),
+        (
+            streams,
+            "StreamsConnection",
+            lambda config, member, timeout_ms, describe: StreamsLink(world, here(), member),
+        ),
+        (streams_member, "uuid", VirtualUuid(world.clock)),
         (suppliers, "_open", open_body),
         # most of what happens would be looking again: while a JoinGroup is unanswered, and for standby tasks
         (committer, "_DOUBT_PAUSE_S", 0.2),

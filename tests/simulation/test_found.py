@@ -27,6 +27,7 @@ def _plan(*faults: Fault, exactly_once: bool = True) -> Plan:
     """A quiet run with a record every 0.2 s."""
     return replace(
         draw(0),
+        streams=False,
         exactly_once=exactly_once,
         repartitioned=True,
         persistent=True,

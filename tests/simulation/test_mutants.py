@@ -19,6 +19,7 @@ from headrace.errors import TaskCorruptedException, TaskMigratedException
 from headrace.kafka import producer
 from headrace.kafka.classic import ClassicMembership
 from headrace.kafka.group_client import GroupConnection
+from headrace.kafka.streams_member import StreamsMember
 from headrace.records import GroupIdentity
 from headrace.runtime.committer import Committer
 from headrace.state.buffer import BufferedStore
@@ -126,18 +127,43 @@ def a_wish_to_join_again_is_forgotten() -> Mutant:
     return patch.object(GroupConnection, "request_rejoin", lambda self: self._coordinator.request_rejoin())
 
 
+def a_new_epoch_is_lent_to_old_tasks() -> Mutant:
+    fall_out = StreamsMember._fall_out
+
+    def mutant(self: StreamsMember, reason: str) -> None:
+        fall_out(self, reason)
+        self._begin(self._last_poll)
+
+    return patch.object(StreamsMember, "_fall_out", mutant)
+
+
+def a_streams_member_says_that_tasks_are_closed_which_are_not() -> Mutant:
+    return patch.object(StreamsMember, "_owned", lambda self: self._held)
+
+
+def a_streams_member_repeats_only_what_has_changed() -> Mutant:
+    def mutant(self: StreamsMember, now_s: float) -> None:
+        self._retrying = True
+        self._next_at = now_s + self._pause_s
+
+    return patch.object(StreamsMember, "_again", mutant)
+
+
 NOTICED_BY: dict[Callable[[], Mutant], tuple[int, ...]] = {
-    a_member_that_is_none_commits_as_nobody: (38,),
-    a_restore_stops_at_the_last_stable_offset: (175,),
-    a_restore_does_not_wait_for_offsets_in_a_transaction: (34,),
-    stores_are_written_before_the_commit: (2,),
+    a_member_that_is_none_commits_as_nobody: (8,),
+    a_restore_stops_at_the_last_stable_offset: (29,),
+    a_restore_does_not_wait_for_offsets_in_a_transaction: (59,),
+    stores_are_written_before_the_commit: (6,),
     an_old_changelog_offset_is_written: (39,),
-    a_commit_of_unknown_outcome_counts_as_done: (890,),
-    offsets_are_committed_beside_the_transaction: (34,),
-    offsets_of_waiting_records_are_committed: (13,),
-    aborted_records_are_read: (0,),
-    tasks_are_given_before_they_are_given_up: (0,),
-    a_wish_to_join_again_is_forgotten: (826,),
+    a_commit_of_unknown_outcome_counts_as_done: (398,),
+    offsets_are_committed_beside_the_transaction: (6,),
+    offsets_of_waiting_records_are_committed: (15,),
+    aborted_records_are_read: (1,),
+    tasks_are_given_before_they_are_given_up: (1,),
+    a_wish_to_join_again_is_forgotten: (785,),
+    a_new_epoch_is_lent_to_old_tasks: (11,),
+    a_streams_member_says_that_tasks_are_closed_which_are_not: (2,),
+    a_streams_member_repeats_only_what_has_changed: (48,),
 }
 """Seeds that do, to be tried first; another change of the product or of the world may make others do."""
 

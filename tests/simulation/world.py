@@ -18,32 +18,34 @@ from headrace.api.stores import StoreType
 from headrace.assignment import decode_assignment, decode_subscription
 from headrace.config import StreamsConfig
 from headrace.errors import KafkaException
-from headrace.records import GroupIdentity, TopicPartition
+from headrace.records import GroupIdentity, TaskId, TopicPartition
 from headrace.runtime.classes import engine_settings
 from headrace.runtime.client import ClientSettings, Listeners, fingerprint
-from headrace.runtime.groups import ClassicGroup
+from headrace.runtime.groups import group_protocol
 from headrace.runtime.positions import StatePositions
 from headrace.runtime.predecessors import Predecessors
 from headrace.runtime.states import StreamThreadExceptionResponse
 from headrace.runtime.stream_thread import StreamThread
 from simulation.clock import Clock, VirtualEvent
-from simulation.groups import GroupCoordinator, Joined
+from simulation.groups import ClassicCoordinator, GroupCoordinator, Joined
 from simulation.log import PartitionLog, Refused
 from simulation.network import Network
 from simulation.process import Directory, Disk, Process
+from simulation.streams_group import StreamsCoordinator
 from simulation.transactions import TransactionCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from headrace.engine.settings import EngineSettings
-    from headrace.records import OffsetAndMetadata, TaskId
+    from headrace.records import OffsetAndMetadata
     from headrace.topology.built import BuiltTopology
     from simulation.clock import Signal
     from simulation.plan import Fault, Plan
 
 APPLICATION: Final = "app"
 CHANGELOG: Final = "app-rows-changelog"
+REPARTITION: Final = "app-rows-repartition"
 _SETTLE_S: Final = 90.0
 _LOOK_S: Final = 0.25
 _LAST_STOP_S: Final = 60.0
@@ -82,17 +84,22 @@ def _built(repartitioned: bool, persistent: bool) -> BuiltTopology:
 
 
 @functools.cache
-def _config(exactly_once: bool, standbys: int, transaction_timeout_ms: int) -> tuple[StreamsConfig, EngineSettings]:
+def _config(
+    streams: bool, exactly_once: bool, standbys: int, transaction_timeout_ms: int
+) -> tuple[StreamsConfig, EngineSettings]:
     config = StreamsConfig.load(
         {
             "application.id": APPLICATION,
             "bootstrap.servers": "virtual:9092",
             "processing.guarantee": "exactly_once_v2" if exactly_once else "at_least_once",
-            "num.standby.replicas": standbys,
+            "group.protocol": "streams" if streams else "classic",
+            **(
+                {}
+                if streams
+                else {"num.standby.replicas": standbys, "session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_500}
+            ),
             "commit.interval.ms": 300,
             "poll.ms": 500,
-            "session.timeout.ms": 6_000,
-            "heartbeat.interval.ms": 1_500,
             "max.poll.interval.ms": 12_000,
             "transaction.timeout.ms": transaction_timeout_ms,
             "repartition.purge.interval.ms": 2_000,
@@ -120,7 +127,7 @@ class Instance:
         world, plan = self._world, self._world.plan
         process = self.process = Process(self.name, self.disk, world.clock)
         directory: Any = Directory(process)
-        config, engine = _config(plan.exactly_once, plan.standbys, plan.transaction_timeout_ms)
+        config, engine = _config(plan.streams, plan.exactly_once, plan.standbys, plan.transaction_timeout_ms)
         built = _built(plan.repartitioned, plan.persistent)
         shared = ClientSettings(
             application_id=APPLICATION,
@@ -129,7 +136,7 @@ class Instance:
             config=config,
             engine=replace(engine, system_time_ms=world.wall_ms),
             fingerprint=fingerprint(built),
-            group=ClassicGroup(config, built),
+            group=group_protocol(config, built, directory.process_id),
             directory=directory,
             exactly_once=plan.exactly_once,
             commit_interval_ms=config["commit.interval.ms"],
@@ -189,7 +196,7 @@ class World:
         self.trace: list[str] = []
         self.partition_counts: dict[str, int] = {"in": plan.partitions, "out": plan.partitions}
         self.network = Network(self.clock, 0.0)
-        self.group = GroupCoordinator(self.clock)
+        self.group = self._make_group()
         self.transactions = TransactionCoordinator(self.clock, self.log, self.group, plan.slow_markers)
         self.group.on_commit = self._note_commit
         self.batches: dict[tuple[int, int, TopicPartition, int], int] = {}
@@ -215,11 +222,37 @@ class World:
             found = self._logs[tp] = PartitionLog(tp, self._changed)
         return found
 
-    def coordinator(self) -> GroupCoordinator:
-        """The group's, if there is one now."""
+    def _make_group(self) -> GroupCoordinator:
+        plan = self.plan
+        if not plan.streams:
+            return ClassicCoordinator(self.clock)
+        found = {"in": plan.partitions, CHANGELOG: plan.partitions}
+        if plan.repartitioned:
+            found[REPARTITION] = plan.partitions
+        self.partition_counts.update(found)
+        last = int(plan.repartitioned)
+        tasks = {TaskId(0, number): [TopicPartition("in", number)] for number in range(plan.partitions)}
+        if last:
+            tasks |= {TaskId(1, number): [TopicPartition(REPARTITION, number)] for number in range(plan.partitions)}
+        followed = [task for task in tasks if task.subtopology == last] if plan.standbys else []
+        return StreamsCoordinator(self.clock, tasks, followed, plan.strict_epochs, self._check_given)
+
+    def _reachable(self) -> GroupCoordinator:
         if self._moving_until > self.clock.now:
             raise Refused(KafkaError.NOT_COORDINATOR)
         return self.group
+
+    def classic(self) -> ClassicCoordinator:
+        """The group's coordinator, if there is one now."""
+        group = self._reachable()
+        assert isinstance(group, ClassicCoordinator)
+        return group
+
+    def streams(self) -> StreamsCoordinator:
+        """The group's coordinator, if there is one now."""
+        group = self._reachable()
+        assert isinstance(group, StreamsCoordinator)
+        return group
 
     def wall_ms(self) -> int:
         """The wall clock, in epoch ms."""
@@ -423,21 +456,25 @@ class World:
                     f"{tp} is committed by {former} and by {identity.member_id} in generation {identity.generation}"
                 )
 
+    @staticmethod
+    def _check_given(name: str, task: TaskId, rivals: Sequence[str]) -> None:
+        if rivals:
+            raise Violation(f"task {task} is given to {name}, but {rivals} have not given it up")
+
     def _check_owners(self) -> None:
-        """No task runs on two members of the newest generation."""
+        """No task runs on two members that the group has, and that own it."""
         running: dict[TaskId, str] = {}
         for instance in self.instances:
             if instance.process is None:
                 continue
             for thread in instance.threads:
-                share = getattr(getattr(thread, "_membership", None), "_share", None)
-                if share is None or share._generation != self.group.generation:
+                membership = getattr(thread, "_membership", None)
+                if membership is None or membership.member_id() not in self.group.member_ids:
                     continue
-                for task_id in thread._running:
-                    if task_id in running and task_id in share._held:
+                for task_id in thread._running.keys() & membership.owned():
+                    if task_id in running:
                         raise Violation(f"task {task_id} runs on {running[task_id]} and {thread.name}")
-                    if task_id in share._held:
-                        running[task_id] = thread.name
+                    running[task_id] = thread.name
 
     def _changed(self, log: PartitionLog) -> None:
         for signal in self.watchers.get(log.partition, ()):
