@@ -442,8 +442,17 @@ class KafkaStreams:
 
     def _answer(self, thread: StreamThread, error: Exception) -> StreamThreadExceptionResponse:
         response = self._asked(error)
-        ends = self.state() is State.PENDING_SHUTDOWN or thread in self._leaving
-        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT if ends else response
+        if self.state() is State.PENDING_SHUTDOWN or thread in self._leaving:
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+        if response is not StreamThreadExceptionResponse.REPLACE_THREAD:
+            # at once, and not when this thread has ended: whoever closes the client meanwhile finds why it ends
+            with self._guard:
+                failed = self._machine.try_move(State.PENDING_ERROR)
+            self._tell()
+            for other in self._threads if failed else ():
+                if other is not thread:
+                    other.shutdown(leave_group=True)
+        return response
 
     def _thread_died(self, thread: StreamThread, response: StreamThreadExceptionResponse) -> None:
         if self.state() is State.PENDING_SHUTDOWN or thread in self._leaving:
@@ -456,7 +465,7 @@ class KafkaStreams:
                     self._divide_cache()
                     replacement.start()
                     return
-        self._shut_down_after_error([other for other in self._threads if other is not thread])
+        self._finish_after([other for other in self._threads if other is not thread])
 
     def _divide_cache(self) -> None:
         each = self._cache_bytes(len(self._threads) + (self._global is not None))

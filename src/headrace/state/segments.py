@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
-from headrace.api.windows import wrapped
+from headrace.api.windows import MAX_TIMESTAMP, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,10 @@ class SegmentNumbers:
     def __init__(self, interval_ms: int) -> None:
         self._interval_ms = interval_ms
         self._numbers: list[int] = []
+
+    def pass_all_time(self, timestamp: int) -> bool:
+        """Whether the segment of a time would end after the greatest time there is."""
+        return (timestamp // self._interval_ms + 1) * self._interval_ms - 1 > MAX_TIMESTAMP
 
     def note(self, timestamp: int) -> None:
         """A row of this time may exist from now on."""

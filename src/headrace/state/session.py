@@ -119,7 +119,8 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         """Sessions of a key that end at ``earliest_end`` or later and start at ``latest_start`` or earlier.
 
         Raises:
-            ValueError: ``latest_start`` is negative (a store in memory without a cache finds nothing then).
+            ValueError: ``latest_start`` is negative (a store in memory without a cache finds nothing then), or a store
+                on disk with a cache is asked for times in a segment that ends after the greatest one.
         """
         return self._shown(self._of_one(self._key(key), earliest_end, latest_start))
 
@@ -166,6 +167,14 @@ class SessionFacade(AgingStore[K, V], ABC, Generic[K, V, R]):
         if latest_start < 0 and (self.persistent or self.cache is not None):
             # in Java that is the start of a window that bounds the search
             raise ValueError(f"store {self.name}: no session starts before 0, but {latest_start} was asked for")
+        if (
+            self.persistent
+            and self.cache is not None
+            and not reverse
+            and self._cached_segments.pass_all_time(earliest_end)
+        ):
+            # in Java the segment's end, which bounds the search of the cache, wraps into the negative
+            raise ValueError(f"store {self.name}: the segment of time {earliest_end} would end after the greatest time")
         low, high = _pack(max(earliest_end, 0), 0), _pack(MAX_TIMESTAMP, MAX_TIMESTAMP)
         found = self._of_key(raw_key, low, high, earliest_end, MAX_TIMESTAMP, reverse=reverse)
         early = (row for row in found if int.from_bytes(row[0][-8:], "big") <= latest_start)

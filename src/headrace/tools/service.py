@@ -49,12 +49,11 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
         failures.append(error)
         # the stream thread has logged where it came from
         log.error("the application stops: %s: %s", type(error).__name__, error)
-        over.set()
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
     def moved(new: State, old: State) -> None:
         log.info("state %s (was %s)", new.name, old.name)
-        if new in (State.ERROR, State.NOT_RUNNING):
+        if new in (State.PENDING_ERROR, State.ERROR, State.NOT_RUNNING):
             over.set()
 
     def stop(number: int, _frame: FrameType | None) -> None:
