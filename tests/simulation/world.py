@@ -49,6 +49,7 @@ REPARTITION: Final = "app-rows-repartition"
 _SETTLE_S: Final = 90.0
 _LOOK_S: Final = 0.25
 _LAST_STOP_S: Final = 60.0
+_LATEST_REQUEST_S: Final = 10.0
 
 
 class Violation(AssertionError):
@@ -208,6 +209,7 @@ class World:
         self._read: dict[TopicPartition, int] = {}
         self._committers: dict[tuple[int, TopicPartition], str] = {}
         self._moving_until = self._over_at = 0.0
+        self._calm = False
         self._stalls: dict[str, float] = {}
         self._sent: dict[str, list[str]] = {}
         self._began = self.clock.now
@@ -304,9 +306,7 @@ class World:
             clock.sleep(max(plan.inputs[-1][0], plan.faults[-1].at_s) + 0.01)
             while self._over_at > clock.now:
                 clock.sleep(self._over_at - clock.now)
-            for instance in self.instances:
-                if instance.process is not None:
-                    instance.process.armed.clear()
+            self._calm = True
             self.note("the last fault is over")
             self._settle()
             self._stop_all()
@@ -330,6 +330,8 @@ class World:
     def _hit(self, fault: Fault) -> None:
         clock, instance = self.clock, self.instances[fault.instance]
         process = instance.process
+        if self._calm:
+            return
         if fault.kind == "outage":
             self.network.outage_until = clock.now + fault.length_s
         elif fault.kind == "move":
@@ -401,11 +403,18 @@ class World:
                 raise Violation("an instance that was stopped does not end")
             self.clock.sleep(_LOOK_S)
         self.clock.sleep(2.0)
+        # a request of a dead process may have come late and begun a transaction that nobody ends before its time
+        deadline = self.clock.now + self.plan.transaction_timeout_ms / 1000 + _LATEST_REQUEST_S
+        while self.transactions.unfinished:
+            if self.clock.now > deadline:
+                raise Violation("a transaction does not end")
+            self.clock.sleep(_LOOK_S)
+        deadline = self.clock.now + _LAST_STOP_S
         self._check_live_stores()
         for instance in self.instances:
             instance.stop()
         while any(instance.alive for instance in self.instances):
-            if self.clock.now > deadline + _LAST_STOP_S:
+            if self.clock.now > deadline:
                 raise Violation("an instance that was stopped does not end")
             self.clock.sleep(_LOOK_S)
         self.clock.sleep(3.0)
