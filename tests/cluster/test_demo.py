@@ -47,7 +47,12 @@ def test_from_nothing_then_again_then_anew_and_nothing_is_left_running(tmp_path:
 def test_an_interrupt_stops_everything_and_a_second_demo_in_the_directory_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "out.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(demo(tmp_path), stdout=out, stderr=subprocess.STDOUT)
+        # tests that run in the background inherit that Ctrl-C is ignored
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            process = subprocess.Popen(demo(tmp_path), stdout=out, stderr=subprocess.STDOUT)
+        finally:
+            signal.signal(signal.SIGINT, before)
     try:
         deadline = time.monotonic() + 120
         while EQUAL not in log.read_text(encoding="utf-8"):

@@ -55,6 +55,8 @@ _log = logging.getLogger(__name__)
 _ATTEMPT_S = 10.0
 """How long one attempt of a broker call may take before the membership is shown a sign of life."""
 _LAST_SENDS_S = 5.0
+_LAST_ABORT_S = 3.0
+"""Brokers that did not answer before are not waited for long: whoever comes next ends the transaction by its id."""
 _DOUBT_PAUSE_S = 0.005
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
@@ -239,7 +241,7 @@ class Committer:
         """Free the producer; an open transaction is aborted unless all was committed."""
         if not clean:
             try:
-                self._producer.abort_transaction(_ATTEMPT_S)
+                self._producer.abort_transaction(_LAST_ABORT_S)
             except KafkaException as e:
                 _log.info("%s: the last transaction was not aborted: %s", self._name, e)
         # at least once, what was sent before the end may as well arrive: dead letters of what it ends by are among it
