@@ -39,20 +39,21 @@ class Predecessors:
         if member_id is None:
             return
         if self._own.get(index) != member_id:
-            self._keep(index, member_id)
+            with self._guard:
+                self._own[index] = member_id
+                self._write()
         if self._dead and membership.take_over(self._dead):
-            self._dead = frozenset()
+            with self._guard:
+                self._dead = frozenset()
+                self._write()
 
     def left(self, index: int) -> None:
         """A thread's member has left the group in good order."""
-        self._keep(index, None)
-
-    def _keep(self, index: int, member_id: str | None) -> None:
         with self._guard:
-            if member_id is None:
-                self._own.pop(index, None)
-            else:
-                self._own[index] = member_id
-            # those of the dead stay written down until they are gone: this process may die before it has seen to it
-            dead = enumerate(sorted(self._dead), start=max(self._own, default=0) + 1)
-            self._directory.keep_members(self._own | dict(dead))
+            self._own.pop(index, None)
+            self._write()
+
+    def _write(self) -> None:
+        # those of the dead stay written down until they are gone: this process may die before it has seen to it
+        dead = enumerate(sorted(self._dead), start=max(self._own, default=0) + 1)
+        self._directory.keep_members(self._own | dict(dead))

@@ -56,6 +56,7 @@ def test_the_dead_leave_once_the_newcomer_is_known(tmp_path: Path) -> None:
     watch(predecessors, 1, newcomer)
     watch(predecessors, 1, newcomer)
     assert newcomer.asked == [frozenset({"old-1", "old-2"})] * 2, "asked again until it is done, and then no more"
+    assert set(directory.members().values()) == {"new"}, "who is gone is not looked for at the next start"
     directory.close()
 
 
