@@ -160,8 +160,8 @@ class Instance:
                 shared,
                 lambda thread, new, old: None,
                 lambda thread, error: world.thread_failed(process, error),
-                lambda thread, response: None,
-                lambda reason: None,
+                lambda thread: None,
+                lambda: None,
                 dict,
             )
             for index in range(1, plan.threads + 1)

@@ -101,7 +101,7 @@ class StreamThread:
         shared: What all threads of the client share.
         on_state: Called on every change of state, on this thread.
         on_error: Called with the fatal error, on this thread, when its loop has ended by one; says what is to follow.
-        on_dead: Called on this thread when it has ended by an error and freed all it had, with that answer.
+        on_replace: Called on this thread when that was to replace it, and it has freed all it had.
         on_shutdown: Called on this thread when an instance has asked that the whole application ends.
         global_stores: The stores that every processor may read by name; complete when the thread is started.
     """
@@ -122,15 +122,15 @@ class StreamThread:
         shared: ClientSettings,
         on_state: Callable[[StreamThread, ThreadState, ThreadState], None],
         on_error: Callable[[StreamThread, Exception], StreamThreadExceptionResponse],
-        on_dead: Callable[[StreamThread, StreamThreadExceptionResponse], None],
-        on_shutdown: Callable[[str], None],
+        on_replace: Callable[[StreamThread], None],
+        on_shutdown: Callable[[], None],
         global_stores: Callable[[], Mapping[str, object]],
     ) -> None:
         self.index = index
         self.name = f"{shared.client_id}-StreamThread-{index}"
         self._shared = shared
         self._on_error = on_error
-        self._on_dead = on_dead
+        self._on_replace = on_replace
         self._on_shutdown = on_shutdown
         self._machine = StateMachine(
             f"stream thread {self.name}",
@@ -264,8 +264,8 @@ class StreamThread:
             else:
                 _log.warning("stream thread %s did not close in good order: %s", self.name, e)
         self._machine.try_move(ThreadState.DEAD)
-        if error is not None:
-            self._on_dead(self, response)
+        if response is StreamThreadExceptionResponse.REPLACE_THREAD:
+            self._on_replace(self)
 
     def _failed(self, error: Exception) -> StreamThreadExceptionResponse:
         _log.error("stream thread %s ends: %s", self.name, error, exc_info=error)
@@ -598,7 +598,7 @@ class StreamThread:
             self._hand_over(event.tasks, self._next_standbys())
         elif isinstance(event, ShutdownRequested):
             _log.warning("%s: %s", self.name, event.reason)
-            self._on_shutdown(event.reason)
+            self._on_shutdown()
         else:
             self._lost(event)
         self._settle()

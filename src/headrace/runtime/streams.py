@@ -274,7 +274,7 @@ class KafkaStreams:
             TimeoutException: It has not ended in time; it goes on ending.
         """
         with self._guard:
-            living = [t for t in self._threads if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)]
+            living = self._living()
             if self.state() not in (State.REBALANCING, State.RUNNING) or not living:
                 return None
             thread = next((t for t in reversed(living) if not t.is_current()), living[-1])
@@ -371,8 +371,8 @@ class KafkaStreams:
             self._shared,
             self._thread_changed,
             self._answer,
-            self._thread_died,
-            lambda _: self._shut_down_after_error(list(self._threads)),
+            self._replace,
+            self._shut_down_after_error,
             lambda: {} if self._global is None else self._global.views,
         )
 
@@ -388,13 +388,17 @@ class KafkaStreams:
 
     def _global_thread_failed(self, error: Exception) -> None:
         response = self._asked(error)
-        members = [t for t in self._threads if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)]
+        members = self._living()
         if response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION and members:
             # the group tells this client to end, as all others
             members[0].shutdown_application()
             return
         # whatever it answered: without its global stores no thread can go on
-        self._shut_down_after_error(list(self._threads))
+        self._shut_down_after_error()
+
+    def _living(self) -> list[StreamThread]:
+        """Stream threads that do not end."""
+        return [t for t in self._threads if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)]
 
     def _asked(self, error: Exception) -> StreamThreadExceptionResponse:
         if self._handler is not None:
@@ -446,40 +450,32 @@ class KafkaStreams:
             return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
         if response is not StreamThreadExceptionResponse.REPLACE_THREAD:
             # at once, and not when this thread has ended: whoever closes the client meanwhile finds why it ends
-            with self._guard:
-                failed = self._machine.try_move(State.PENDING_ERROR)
-            self._tell()
-            for other in self._threads if failed else ():
-                if other is not thread:
-                    other.shutdown(leave_group=True)
+            self._shut_down_after_error()
         return response
 
-    def _thread_died(self, thread: StreamThread, response: StreamThreadExceptionResponse) -> None:
-        if self.state() is State.PENDING_SHUTDOWN or thread in self._leaving:
-            return
-        if response is StreamThreadExceptionResponse.REPLACE_THREAD:
-            with self._guard:
-                if self.state() in (State.REBALANCING, State.RUNNING):
-                    replacement = self._make_thread(thread.index)
-                    self._threads[self._threads.index(thread)] = replacement
-                    self._divide_cache()
-                    replacement.start()
-                    return
-        self._finish_after([other for other in self._threads if other is not thread])
+    def _replace(self, thread: StreamThread) -> None:
+        with self._guard:
+            if self.state() in (State.REBALANCING, State.RUNNING) and thread in self._threads:
+                replacement = self._make_thread(thread.index)
+                self._threads[self._threads.index(thread)] = replacement
+                self._divide_cache()
+                replacement.start()
 
     def _divide_cache(self) -> None:
         each = self._cache_bytes(len(self._threads) + (self._global is not None))
         for thread in self._threads:
             thread.resize_cache(each)
 
-    def _shut_down_after_error(self, others: list[StreamThread]) -> None:
+    def _shut_down_after_error(self) -> None:
+        """Go to PENDING_ERROR, and to ERROR once every thread has ended, the caller's among them."""
         with self._guard:
             if not self._machine.try_move(State.PENDING_ERROR):
                 return
+            threads = [*self._threads, *self._leaving]
         self._tell()
-        for other in others:
-            other.shutdown(leave_group=True)
-        self._finish_after(others)
+        for thread in threads:
+            thread.shutdown(leave_group=True)
+        self._finish_after(threads)
 
     def _finish_after(self, threads: list[StreamThread]) -> None:
         # the last step waits for the threads, so it needs one that is none of them
