@@ -232,16 +232,14 @@ class StreamThread:
 
     def _run(self) -> None:
         error: Exception | None = None
-        opened = False
         response = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
         try:
             try:
-                opened = self._open_unless_stopped()
-                while opened and not self._stop.is_set():
+                self._open()
+                while not self._stop.is_set():
                     self._round_and_recover()
                 self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
-                if opened:
-                    self._commit_last()
+                self._commit_last()
             except TimeoutException as e:
                 if self._stop.is_set():
                     # nothing is tried again for a thread that is to end; what is not committed is done again
@@ -296,17 +294,6 @@ class StreamThread:
             _log.warning("%s: the other instances could not be told to end: %s", self.name, e)
             return
         _log.warning("%s: the other instances could not be told to end within %.0f s", self.name, _TELL_S)
-
-    def _open_unless_stopped(self) -> bool:
-        """Returns False when the thread was asked to end before the brokers had answered: that is no error."""
-        try:
-            self._open()
-        except TimeoutException as e:
-            if not self._stop.is_set():
-                raise
-            _log.info("%s: asked to end before the brokers answered: %s", self.name, e)
-            return False
-        return True
 
     def _open(self) -> None:
         shared, config, later = self._shared, self._shared.config, self._cleanup.callback
