@@ -135,12 +135,23 @@ class CoordinatorLink:
             raise kp.CoordinatorNotAvailableError(node)
         return node
 
-    async def _commit_once(
-        self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
-    ) -> None:
+    async def _ask(self, request: Any, timeout_ms: float, *, beside: bool = True) -> Any:
+        """The coordinator's answer, once it is known who that is.
+
+        Args:
+            request: what to send.
+            timeout_ms: of the look-up, and of the answer.
+            beside: not over the coordinator's own connection, on which a JoinGroup may be waiting.
+        """
         coordinator = self._coordinator
         if not await coordinator.ensure_coordinator_ready_async(timeout_ms=timeout_ms):
             raise kp.CoordinatorNotAvailableError
+        node = self._free_node() if beside else coordinator.coordinator_id
+        return await self._manager.wait_for(self._manager.send(request, node_id=node), timeout_ms)
+
+    async def _commit_once(
+        self, identity: GroupIdentity, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
+    ) -> None:
         topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
         partition_type = topic_type.OffsetCommitRequestPartition
         by_topic: dict[str, list[Any]] = {}
@@ -161,14 +172,14 @@ class CoordinatorLink:
             group_instance_id=identity.group_instance_id,
             topics=[topic_type(name=topic, partitions=partitions) for topic, partitions in by_topic.items()],
         )
-        response = await self._manager.wait_for(self._manager.send(request, node_id=self._free_node()), timeout_ms)
+        response = await self._ask(request, timeout_ms)
         for topic, partitions in response.topics:
             for partition, code in partitions:
                 error_type = kp.for_code(code)
                 if error_type is kp.NoError:
                     continue
                 if error_type in (kp.NotCoordinatorError, kp.CoordinatorNotAvailableError):
-                    coordinator.coordinator_dead(error_type())
+                    self._coordinator.coordinator_dead(error_type())
                 raise error_type(f"{topic}-{partition}")
 
 

@@ -321,7 +321,9 @@ class GroupConnection(CoordinatorLink):
         await self._leave_members([(identity.member_id, identity.group_instance_id)], reason)
 
     async def _take_over_once(self, newcomer: GroupIdentity, member_ids: frozenset[str]) -> bool:
-        response = await self._asked(DescribeGroupsRequest(groups=[newcomer.group_id], max_version=_DESCRIBE_VERSION))
+        response = await self._ask(
+            DescribeGroupsRequest(groups=[newcomer.group_id], max_version=_DESCRIBE_VERSION), STOP_TIMEOUT_MS
+        )
         there = {str(member.member_id) for group in response.groups for member in group.members}
         if newcomer.member_id not in there:
             return False
@@ -341,17 +343,11 @@ class GroupConnection(CoordinatorLink):
                 for member_id, instance in members
             ],
         )
-        response = await self._asked(request)
+        response = await self._ask(request, STOP_TIMEOUT_MS)
         for code in (response.error_code, *(member.error_code for member in response.members or ())):
             error_type = kp.for_code(code)
             if error_type is not kp.NoError:
                 raise error_type(members[0][0])
-
-    async def _asked(self, request: Any) -> Any:
-        """The coordinator's answer, over a connection on which no JoinGroup is waiting."""
-        if not await self._coordinator.ensure_coordinator_ready_async(timeout_ms=STOP_TIMEOUT_MS):
-            raise kp.CoordinatorNotAvailableError
-        return await self._manager.wait_for(self._manager.send(request, node_id=self._free_node()), STOP_TIMEOUT_MS)
 
 
 class GroupAdmin:

@@ -204,11 +204,7 @@ class StreamsConnection(CoordinatorLink):
             await self._send_description(self._describe())
 
     async def _send(self, heartbeat: Heartbeat, timeout_ms: float) -> Any:
-        coordinator = self._coordinator
-        if not await coordinator.ensure_coordinator_ready_async(timeout_ms=timeout_ms):
-            raise kp.CoordinatorNotAvailableError
-        request = heartbeat_request(self._member.description, heartbeat)
-        return await self._manager.wait_for(self._manager.send(request, node_id=coordinator.coordinator_id), timeout_ms)
+        return await self._ask(heartbeat_request(self._member.description, heartbeat), timeout_ms, beside=False)
 
     async def _send_once(self, heartbeat: Heartbeat) -> None:
         try:
