@@ -13,7 +13,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,8 +25,8 @@ from headrace.testing.processes import (
     cached,
     require_java,
     run_maven,
+    run_to_end,
     short_digest,
-    tail,
 )
 
 if TYPE_CHECKING:
@@ -341,7 +340,7 @@ class Broker:
     def _format(self, java: str, jars: Path, plan: ClusterPlan) -> None:
         if self.cluster_id() is not None:
             return
-        done = subprocess.run(
+        run_to_end(
             [
                 *self._java_command(java, jars, 128),
                 "-XX:TieredStopAtLevel=1",
@@ -352,14 +351,8 @@ class Broker:
                 "--config",
                 str(self._settings_file),
             ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
+            f"Kafka could not format {self.data_dir / 'logs'}",
         )
-        if done.returncode != 0:
-            raise ClusterError(f"Kafka could not format {self.data_dir / 'logs'}:\n{tail(done.stdout)}")
 
 
 def _first(file: Path, pattern: str) -> str | None:

@@ -258,8 +258,22 @@ def run_maven(maven: str, arguments: Sequence[str], what: str, working_directory
     Raises:
         ClusterError: It failed.
     """
+    run_to_end([maven, "-q", "-B", *arguments], f"Maven could not fetch {what}", working_directory)
+
+
+def run_to_end(command: Sequence[str], failure: str, working_directory: Path | None = None) -> None:
+    """Run a program and wait for its end.
+
+    Args:
+        command: Program and arguments.
+        failure: What it means that it failed; the end of its output follows.
+        working_directory: Where it runs; None for here.
+
+    Raises:
+        ClusterError: Its exit code is not 0.
+    """
     done = subprocess.run(
-        [maven, "-q", "-B", *arguments],
+        command,
         cwd=working_directory,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -268,7 +282,7 @@ def run_maven(maven: str, arguments: Sequence[str], what: str, working_directory
         check=False,
     )
     if done.returncode != 0:
-        raise ClusterError(f"Maven could not fetch {what}:\n{tail(done.stdout)}")
+        raise ClusterError(f"{failure}:\n{tail(done.stdout)}")
 
 
 def cached(
