@@ -9,20 +9,19 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Console
 
 from headrace.config.sources import Environment, read_source
 from headrace.errors import ConfigException, KafkaException, StreamsException
-from headrace.tools.supervisor import own_settings
+from headrace.tools.supervisor import own_settings, supervise
 from headrace.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
-
-    import typer
 
     from headrace.config import StreamsConfig
 
@@ -69,12 +68,35 @@ def run_app(app: typer.Typer) -> int:
     return 0
 
 
-def instance_command(
-    program: Sequence[str], config: Path, settings: Sequence[str] | None, log_level: str, loaded: StreamsConfig
-) -> Callable[[int], list[str]]:
-    """How instance ``k`` of several is started: the same command, with what it may not share set last."""
-    common = [*program, "--config", str(config), "--log-level", log_level]
-    return lambda k: common + [part for one in (*(settings or ()), *own_settings(loaded, k)) for part in ("--set", one)]
+Instances = Annotated[
+    int, typer.Option(min=1, help="Processes, each an instance; failed ones start again. One core each is used.")
+]
+
+
+def run_instances(
+    arguments: Sequence[str],
+    config: Path,
+    settings: Sequence[str] | None,
+    log_level: str,
+    loaded: StreamsConfig,
+    instances: int,
+) -> int:
+    """Runs several instances of a command that runs one, each with what it may not share set last; see ``supervise``.
+
+    Args:
+        arguments: the interpreter's, up to the command's own; ``--config``, ``--log-level`` and settings follow.
+        config: as the command was given it.
+        settings: likewise.
+        log_level: likewise.
+        loaded: the configuration they make.
+        instances: how many.
+    """
+    common = [sys.executable, *arguments, "--config", str(config), "--log-level", log_level]
+
+    def command(k: int) -> list[str]:
+        return common + [part for one in (*(settings or ()), *own_settings(loaded, k)) for part in ("--set", one)]
+
+    return supervise(command, instances)
 
 
 def load_function(reference: str) -> Callable[..., Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path  # noqa: TC003  # typer reads the annotations
 from typing import Annotated
 
 import typer
 
-from headrace.cli.common import instance_command, log_to_stderr, read_properties, topology_of
+from headrace.cli.common import Instances, log_to_stderr, read_properties, run_instances, topology_of
 from headrace.config import StreamsConfig
 from headrace.tools.service import run_until_stopped
-from headrace.tools.supervisor import supervise
 
 
 def run(
@@ -19,15 +17,13 @@ def run(
     config: Annotated[Path, typer.Option("--config", help="A .properties file; Java's loads unmodified.")],
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-    instances: Annotated[
-        int, typer.Option(min=1, help="Processes, each an instance; failed ones start again. One core each is used.")
-    ] = 1,
+    instances: Instances = 1,
 ) -> None:
     """Run an application until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
     log_to_stderr(log_level)
     streams_config = StreamsConfig.load(read_properties(config, settings or ()))
     topology = topology_of(function, streams_config)
     if instances > 1:
-        again = [sys.executable, "-m", "headrace", "run", function]
-        raise typer.Exit(supervise(instance_command(again, config, settings, log_level, streams_config), instances))
+        again = ["-m", "headrace", "run", function]
+        raise typer.Exit(run_instances(again, config, settings, log_level, streams_config, instances))
     raise typer.Exit(run_until_stopped(topology, streams_config))

@@ -22,10 +22,9 @@ from course_revenue.topics import PARTITIONS, load_sample, read_line_values, wan
 from course_revenue.topology import build_topology
 from course_revenue.totals import event_time, open_totals, summary
 from headrace import StreamsConfig
-from headrace.cli.common import FAILED, instance_command, log_to_stderr, note, read_properties, run_app, say
+from headrace.cli.common import FAILED, Instances, log_to_stderr, note, read_properties, run_app, run_instances, say
 from headrace.errors import ConfigException
 from headrace.tools.service import run_until_stopped
-from headrace.tools.supervisor import supervise
 from headrace.topics import ensure_topics
 
 app = typer.Typer(
@@ -97,9 +96,7 @@ def run(
     config: Annotated[Path, typer.Option("--config", help="A .properties file; Java's loads unmodified.")],
     settings: Set = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-    instances: Annotated[
-        int, typer.Option(min=1, help="Processes, each an instance; failed ones start again. One core each is used.")
-    ] = 1,
+    instances: Instances = 1,
 ) -> None:
     """Run the job until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
     log_to_stderr(log_level)
@@ -108,8 +105,8 @@ def run(
     streams_config = StreamsConfig.load(without_product_keys(properties))
     topology = build_topology(product, streams_config.values())
     if instances > 1:
-        again = [sys.executable, "-m", "course_revenue", "run"]
-        raise typer.Exit(supervise(instance_command(again, config, settings, log_level, streams_config), instances))
+        again = ["-m", "course_revenue", "run"]
+        raise typer.Exit(run_instances(again, config, settings, log_level, streams_config, instances))
     raise typer.Exit(run_until_stopped(topology, streams_config))
 
 
