@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from cluster.instances import wait_until
+from cluster.runtime.counting import running
 from unit.serdes.registry.messages import Customer, Order, Refund, WiderOrder
 
 from headrace import (
     Consumed,
     Grouped,
-    KafkaStreams,
     Materialized,
     Produced,
     Serdes,
     State,
     StreamsBuilder,
-    StreamsConfig,
 )
 from headrace.errors import ConfigException, SerializationException
 from headrace.serdes.registry import (
@@ -206,16 +204,6 @@ def totals(source: str, out: str, where: dict[str, Any]) -> Topology:
         .to(out, Produced.with_(text, sums))
     )
     return builder.build()
-
-
-@contextmanager
-def running(topology: Topology, settings: dict[str, Any]) -> Iterator[KafkaStreams]:
-    streams = KafkaStreams(topology, StreamsConfig.load(settings))
-    streams.start()
-    try:
-        yield streams
-    finally:
-        assert streams.close(60.0)
 
 
 def test_records_wait_while_the_registry_is_down_and_none_is_lost(

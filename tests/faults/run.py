@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from faults.plan import draw
-from faults.world import Recovery, World
+from faults.world import Feed, Recovery, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,14 +124,14 @@ def run(
     return report
 
 
-def _inject(world: World, faults: list[Fault], seconds: float, feed: object, say: Callable[[str], None]) -> None:
+def _inject(world: World, faults: list[Fault], seconds: float, feed: Feed, say: Callable[[str], None]) -> None:
     began = time.monotonic()
     failed: list[BaseException] = []
     running: list[threading.Thread] = []
 
     def happen(fault: Fault) -> None:
         try:
-            world.inject(fault, feed)  # type: ignore[arg-type]
+            world.inject(fault, feed)
         except BaseException as e:
             failed.append(e)
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from headrace.kafka import Membership
     from headrace.records import HostInfo
 
+ALL = {TaskId(0, partition) for partition in range(6)}
+"""The tasks of the topic that the fixtures make."""
+
 
 def partition_count(bootstrap: str, topic: str) -> int:
     """Of a topic that was just made."""

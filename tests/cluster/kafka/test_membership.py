@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster.kafka.members import Member, classic_member, drive
+from cluster.kafka.members import ALL, Member, classic_member, drive
 
 from headrace.errors import StreamsException, TaskMigratedException, TimeoutException
 from headrace.kafka import (
@@ -20,39 +21,15 @@ from headrace.kafka import (
     ShutdownRequested,
     TopicAdmin,
 )
-from headrace.records import GroupIdentity, OffsetAndMetadata, TaskId, TopicPartition
+from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from cluster.conftest import TopicFactory
-
-ALL = {TaskId(0, partition) for partition in range(6)}
+    from collections.abc import Callable
 
 
 @pytest.fixture
-def topic(topic_factory: TopicFactory) -> str:
-    return topic_factory("lines", 6)
-
-
-@pytest.fixture
-def group(unique: Callable[[str], str]) -> str:
-    return unique("app")
-
-
-@pytest.fixture
-def join(bootstrap_servers: str, group: str, topic: str) -> Iterator[Callable[..., Member]]:
-    made: list[Member] = []
-
-    def make(**options: object) -> Member:
-        member = classic_member(bootstrap_servers, group, topic, **options)  # type: ignore[arg-type]  # named options of classic_member
-        made.append(member)
-        member.membership.start()
-        return member
-
-    yield make
-    for member in made:
-        member.membership.close(leave_group=True)
+def join(join_as: Callable[..., Member]) -> Callable[..., Member]:
+    return partial(join_as, classic_member)
 
 
 def producer_of(bootstrap: str, transactional_id: str) -> RecordProducer:

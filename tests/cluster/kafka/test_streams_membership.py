@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster.kafka.members import Member, classic_member, drive, streams_member
+from cluster.kafka.members import ALL, Member, classic_member, drive, streams_member
 
 from headrace.errors import MissingSourceTopicException, StreamsException, TaskMigratedException
 from headrace.kafka import (
@@ -19,40 +20,18 @@ from headrace.kafka import (
     ShutdownRequested,
     TopicAdmin,
 )
-from headrace.records import GroupIdentity, HostInfo, OffsetAndMetadata, TaskId, TopicPartition
+from headrace.records import GroupIdentity, HostInfo, OffsetAndMetadata, TopicPartition
 from headrace.tools.reset import ResetRequest, reset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from cluster.conftest import TopicFactory
 
-ALL = {TaskId(0, partition) for partition in range(6)}
-
 
 @pytest.fixture
-def topic(topic_factory: TopicFactory) -> str:
-    return topic_factory("lines", 6)
-
-
-@pytest.fixture
-def group(unique: Callable[[str], str]) -> str:
-    return unique("app")
-
-
-@pytest.fixture
-def join(bootstrap_servers: str, group: str, topic: str) -> Iterator[Callable[..., Member]]:
-    made: list[Member] = []
-
-    def make(**options: object) -> Member:
-        member = streams_member(bootstrap_servers, group, topic, **options)  # type: ignore[arg-type]  # named options
-        made.append(member)
-        member.membership.start()
-        return member
-
-    yield make
-    for member in made:
-        member.membership.close(leave_group=True)
+def join(join_as: Callable[..., Member]) -> Callable[..., Member]:
+    return partial(join_as, streams_member)
 
 
 def test_members_share_the_tasks_and_those_that_stay_are_not_interrupted(

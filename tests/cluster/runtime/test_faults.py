@@ -29,20 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def app(bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path) -> dict[str, Any]:
-    make_topics(bootstrap_servers, unique)
-    return {
-        "application.id": unique("app"),
-        "bootstrap.servers": bootstrap_servers,
-        "processing.guarantee": "exactly_once_v2",
-        "commit.interval.ms": "200",
-        "state.dir": str(tmp_path / "state"),
-        "session.timeout.ms": "6000",
-        "auto.offset.reset": "earliest",
-    }
-
-
 def test_a_fencing_that_a_send_notices_leads_to_a_clean_rejoin(
     app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cluster.instances import wait_until
-from cluster.runtime.counting import counting, make_topics, running, totals_of, write
+from cluster.runtime.counting import counting, running, totals_of, write
 
 from headrace import KafkaStreams, State, StreamsConfig, StreamThreadExceptionResponse
 
@@ -17,18 +17,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def settings(bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path) -> dict[str, Any]:
-    make_topics(bootstrap_servers, unique)
-    return {
-        "application.id": unique("app"),
-        "bootstrap.servers": bootstrap_servers,
-        "processing.guarantee": "exactly_once_v2",
-        "commit.interval.ms": "200",
-        "state.dir": str(tmp_path / "state"),
-        "session.timeout.ms": "6000",
-        "heartbeat.interval.ms": "500",
-        "auto.offset.reset": "earliest",
-    }
+def settings(app: dict[str, Any]) -> dict[str, Any]:
+    return app | {"heartbeat.interval.ms": "500"}
 
 
 @pytest.mark.parametrize("protocol", ["classic", "streams"])
