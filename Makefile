@@ -24,6 +24,7 @@ run: setup ## the course-revenue job on a local Kafka, totals in this terminal; 
 
 test: setup ## every test, those on a real broker included; TESTS=tests/unit for some
 	@scripts/java.sh --jdk
+	@$(BIN)/headrace cluster fetch --kafka-version 3.9.1 --registry > /dev/null
 	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
 
 fuzz: setup ## random topologies and inputs, the Java library against headrace: SEED=1 is the first of N=1000 cases

@@ -6,6 +6,7 @@ HEADRACE_KAFKA_VERSION chooses its release.
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
@@ -76,8 +77,13 @@ def topic_factory(bootstrap_servers: str, unique: Callable[[str], str]) -> Itera
         topic = name if exact else unique(name)
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
         for future in admin.create_topics([new], operation_timeout=10).values():
-            future.result(timeout=15)
+            future.result(timeout=60)
         made.append(topic)
+        # the controller has it; the broker's other answers know it a moment later
+        deadline = time.monotonic() + 60
+        while len(admin.list_topics(topic, timeout=60).topics[topic].partitions) < partitions:
+            assert time.monotonic() < deadline, f"{topic} was created, and the broker does not show it"
+            time.sleep(0.02)
         return topic
 
     yield create

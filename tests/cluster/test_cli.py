@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.kafka import TopicAdmin
@@ -18,7 +19,6 @@ from headrace.topics import LatestByKey, TopicWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from cluster.conftest import TopicFactory
 
@@ -44,15 +44,15 @@ def command(*arguments: str) -> list[str]:
 
 
 def headrace(*arguments: str, cwd: Path, code: int = 0) -> str:
-    done = subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
 
 def test_cluster_up_status_down_leaves_no_process(tmp_path: Path) -> None:
-    up = headrace("cluster", "up", "--registry", "--data-dir", "c", cwd=tmp_path)
-    address, registry = up.split()
     try:
+        up = headrace("cluster", "up", "--registry", "--data-dir", "c", cwd=tmp_path)
+        address, registry = up.split()
         assert headrace("cluster", "up", "--registry", "--data-dir", "c", cwd=tmp_path) == up
         assert SchemaRegistryClient(registry).get_subjects() == []
         status = headrace("cluster", "status", "--data-dir", "c", cwd=tmp_path)
@@ -64,6 +64,12 @@ def test_cluster_up_status_down_leaves_no_process(tmp_path: Path) -> None:
     assert "stopped the registry" in down
     assert [process_start(pid) for pid in pids] == [None, None]
     headrace("cluster", "status", "--data-dir", "c", cwd=tmp_path, code=1)
+
+
+def test_fetch_names_the_directories_of_the_programs(tmp_path: Path) -> None:
+    jars, registry = map(Path, headrace("cluster", "fetch", "--registry", cwd=tmp_path).split())
+    assert list(jars.glob("kafka-clients-*.jar"))
+    assert list(registry.rglob("*-runner.jar"))
 
 
 def test_run_stops_in_order_and_reset_makes_it_read_anew(
@@ -152,10 +158,10 @@ class running:  # reads as a statement
 
 
 def until(
-    condition: Callable[[], object], process: subprocess.Popen[bytes] | None = None, timeout_s: float = 60.0
+    condition: Callable[[], object], process: subprocess.Popen[bytes] | None = None, timeout_s: float = 180.0
 ) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "not so within a minute"
+        assert time.monotonic() < deadline, f"not so within {timeout_s:.0f} s"
         assert process is None or process.poll() is None, "the process ended early"
         time.sleep(0.05)

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common import FAILED, note, say
+from headrace.testing.broker import KAFKA_VERSION, jars_directory
 from headrace.testing.cluster import ClusterState, LocalCluster
-from headrace.testing.registry import LocalRegistry
+from headrace.testing.registry import LocalRegistry, registry_home
 
 app = typer.Typer(help="A real Apache Kafka on this machine, for trying things and for tests.", no_args_is_help=True)
 
@@ -83,6 +84,20 @@ def status(data_dir: DataDir = _DEFAULT_DIR) -> None:
         )
     if state is None:
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def fetch(
+    kafka_version: Annotated[
+        list[str] | None, typer.Option(help=f"Another release of Apache Kafka beside {KAFKA_VERSION}; may be repeated.")
+    ] = None,
+    registry: Annotated[bool, typer.Option("--registry", help="The schema registry, too.")] = False,
+) -> None:
+    """Fetch the programs that ``up`` starts, so that it needs no network later; prints their directories."""
+    for version in (KAFKA_VERSION, *(kafka_version or ())):
+        say(str(jars_directory(note, version)))
+    if registry:
+        say(str(registry_home(note)))
 
 
 def _processes(state: ClusterState) -> str:
