@@ -33,6 +33,8 @@ class Handle:
     history_ms: int = 0
     from_versioned: bool = False
     """Whether its rows are those of a versioned table: then it cannot be suppressed."""
+    suppressed: bool = False
+    """Whether its rows are looked up in a suppressed table's buffer, unless it has a store."""
     used: bool = False
     final: str = ""
     """What a cogroup's aggregate is: its initializer, merger and type, with blanks between."""
@@ -45,8 +47,7 @@ class Graph:
         self.rng = rng
         self.odd = rng.random() < 0.12
         self.goes_on = self.odd and rng.random() < 0.4
-        """Whether the processing handler goes on. Functions then fit their values: the Java library's own handling of a
-        ClassCastException, which passes by the operator's handler, has no counterpart here."""
+        """Whether the processing handler goes on."""
         self.dead_letters = self.odd and rng.random() < 0.25
         self.time = Time.random(rng)
         self.named = rng.choice((0.0, 0.0, 0.2, 0.6))
@@ -77,6 +78,14 @@ class Graph:
         With dead letters only records are: the texts about wrong types, which come with them, are each library's own.
         """
         return self.odd and not self.dead_letters and self.chance(share)
+
+    def mistyped(self, share: float = 0.1) -> bool:
+        """Whether a function, processor or look-up is to get what is of another type than it takes.
+
+        Not where the processing handler goes on: in the Java library a ClassCastException passes by the handler of the
+        operator that fails. Here what a function raises for a wrong type is like anything else that it raises.
+        """
+        return not self.goes_on and self.strange(share)
 
     def number(self) -> int:
         """The next number for a name."""
@@ -177,7 +186,7 @@ class Graph:
             option["store"] = "in_memory"
         if "name" not in option and self.chance(0.5):
             option["name"] = self.name("S")
-        of.store = option.get("name")
+        of.store, of.suppressed = option.get("name"), False
         if self.chance(0.3):
             option["caching"] = self.chance(0.5)
         if self.chance(0.2):
@@ -213,7 +222,7 @@ class Graph:
 
     def source_topic(self, key: str, value: str) -> str:
         """A topic to read, nearly always a new one."""
-        if self.topics and self.strange(0.2) and not self.goes_on:
+        if self.topics and self.mistyped(0.2):
             return self.rng.choice(sorted(self.topics))
         name = f"in{self.number()}"
         self.topics[name] = (key, value)

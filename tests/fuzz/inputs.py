@@ -54,7 +54,13 @@ _HEADERS: tuple[list[list[Any]], ...] = ([["h", "1"]], [["h", None]], [["h", "1"
 
 
 def records(
-    rng: Random, topics: dict[str, tuple[str, str]], time: Time, *, odd: bool, binary: bool, wall_clock: bool
+    rng: Random,
+    topics: dict[str, tuple[str, str]],
+    time: Time,
+    *,
+    odd: bool,
+    texts: set[tuple[str, str]],
+    wall_clock: bool,
 ) -> list[dict[str, Any]]:
     """Random inputs.
 
@@ -63,7 +69,7 @@ def records(
         topics: Types of key and value of each source topic.
         time: The case's scale.
         odd: Whether bytes that are no key or value may come.
-        binary: Whether they need not be texts.
+        texts: Topics whose keys, whose values are to be texts: the topic with ``key`` or ``value``.
         wall_clock: Whether the topology looks at the wall clock.
     """
     with_headers = rng.random() < 0.3
@@ -75,14 +81,14 @@ def records(
             made.append({"advance_wall_clock_ms": rng.choice((1, 5, 10, 25, 100)) * rng.choice((1, time.unit))})
             continue
         topic = rng.choice(names)
-        made.append(_record(rng, topic, topics[topic], time.next(rng), nulls, odd=odd, binary=binary))
+        made.append(_record(rng, topic, topics[topic], time.next(rng), nulls, odd=odd, texts=texts))
         if with_headers and rng.random() < 0.4:
             made[-1]["headers"] = rng.choice(_HEADERS)
     if rng.random() < 0.5:
         # far ahead: windows close, buffers empty
         time.now = min(time.now + 1000 * time.unit, MAX_TIMESTAMP)
         topic = rng.choice(names)
-        made.append(_record(rng, topic, topics[topic], time.now, (0, 0), odd=False, binary=False))
+        made.append(_record(rng, topic, topics[topic], time.now, (0, 0), odd=False, texts=texts))
     return made
 
 
@@ -94,15 +100,14 @@ def _record(
     nulls: tuple[float, float],
     *,
     odd: bool,
-    binary: bool,
+    texts: set[tuple[str, str]],
 ) -> dict[str, Any]:
     record: dict[str, Any] = {"topic": topic}
     record["key"] = None if rng.random() < nulls[0] else kinds.key(rng, of[0])
     record["value"] = None if rng.random() < nulls[1] else kinds.value(rng, of[1])
     if odd and rng.random() < 0.04:
         part = rng.choice(("key", "value"))
-        # headrace refuses texts that are not UTF-8; the Java library puts other characters in their place
-        wrong = ("ff", "c328") if binary and of[part == "value"] not in kinds.TEXTS else ()
+        wrong = () if (topic, part) in texts else ("ff", "c328")
         # no bytes at all are, to the Java side's JSON parser, a value that is missing and not null
         none = () if of[part == "value"] == "json" else ("",)
         record[f"{part}_hex"] = rng.choice((*wrong, *none, "00", "0000000000000001", "7b"))

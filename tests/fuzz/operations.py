@@ -114,14 +114,14 @@ def _of(
     step: dict[str, Any] = {}
     if handle is not None:
         step["in"] = handle.name
-        if g.strange(0.02) and not g.goes_on:
+        if g.mistyped(0.02):
             step["in"] = g.rng.choice([h for h in g.handles if h.kind == handle.kind]).name
     return handle, step
 
 
 def _value_kind(g: Graph, handle: Handle) -> str:
     """The type that functions are chosen for: the handle's own, in odd cases another."""
-    return g.rng.choice(_VALUES) if g.strange(0.05) and not g.goes_on else handle.value
+    return g.rng.choice(_VALUES) if g.mistyped(0.05) else handle.value
 
 
 def filtered(g: Graph) -> bool:
@@ -219,9 +219,7 @@ def merged(g: Graph) -> bool:
     of, step = _of(g, "stream")
     if of is None:
         return False
-    other = g.pick(
-        "stream", where=lambda h: (g.strange(0.1) and not g.goes_on) or (h.key, h.value) == (of.key, of.value)
-    )
+    other = g.pick("stream", where=lambda h: g.mistyped() or (h.key, h.value) == (of.key, of.value))
     if other is None or (other is of and not g.chance(0.1)):
         return False
     step = {"op": "merge", **step, "with": other.name}
@@ -298,7 +296,7 @@ def to_table(g: Graph) -> bool:
     if of is None:
         return False
     step = {"op": "toTable", **step}
-    made = g.derived(of, "table", window=None, from_versioned=False)
+    made = g.derived(of, "table", window=None, from_versioned=False, suppressed=False)
     g.maybe_named(step)
     _materialize(g, step, made)
     g.add(step, made)
@@ -400,7 +398,7 @@ def _windowed_key(of: Handle) -> str:
 
 def _aggregated(g: Graph, of: Handle, value: str, value_serde: str | None) -> Handle:
     """The table that an aggregation of ``of`` gives."""
-    made = g.derived(of, "table", value=value, value_serde=value_serde)
+    made = g.derived(of, "table", value=value, value_serde=value_serde, suppressed=False)
     # a cogroup counts as computed from a versioned table when a stream it takes was one: only the Java library says so
     made.from_versioned = made.from_versioned and "cogroup" in of.kind
     if of.window is not None and of.kind in {"windowed", "windowed_cogroup"}:
@@ -526,11 +524,20 @@ def suppressed(g: Graph) -> bool:
     if g.chance(0.1):
         step["logging"] = False
     g.maybe_named(step)
-    g.add(step, g.derived(of, "table", store=None))
+    g.add(step, g.derived(of, "table", store=None, suppressed=True))
     return True
 
 
 # joins
+
+
+def _other_key(g: Graph, table: Handle) -> bool:
+    """Whether the table is to be asked for a key of another type.
+
+    The Java library's stores say what that is and the handler may go on; its suppressed tables throw a
+    ClassCastException, as functions do.
+    """
+    return g.mistyped(0.05) if table.suppressed else g.strange(0.05)
 
 
 def stream_table_join(g: Graph) -> bool:
@@ -538,7 +545,7 @@ def stream_table_join(g: Graph) -> bool:
     of, step = _of(g, "stream")
     if of is None:
         return False
-    other = g.pick("table", where=lambda h: h.key == of.key or g.strange(0.05))
+    other = g.pick("table", where=lambda h: h.key == of.key or _other_key(g, h))
     if other is None:
         return False
     fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=True)
@@ -622,7 +629,7 @@ def table_table_join(g: Graph) -> bool:
     of, step = _of(g, "table")
     if of is None:
         return False
-    other = g.pick("table", where=lambda h: h.key == of.key or g.strange(0.05))
+    other = g.pick("table", where=lambda h: h.key == of.key or _other_key(g, h))
     if other is None or (other is of and not g.chance(0.2)):
         return False
     fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=False)

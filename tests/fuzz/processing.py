@@ -56,7 +56,7 @@ def choose(g: Graph, key: str, value: str, *, papi: bool = False) -> tuple[dict[
     step: dict[str, Any] = {"processor": name}
     plain = kinds.serde(key) is not None and not kinds.windowed(key) and kinds.serde(value) is not None
     match name:
-        case "upper_value" if value not in kinds.TEXTS and not g.strange():
+        case "upper_value" if value not in kinds.TEXTS and not g.mistyped():
             return None
         case "metadata" | "times":
             return step, "string"
@@ -72,7 +72,7 @@ def choose(g: Graph, key: str, value: str, *, papi: bool = False) -> tuple[dict[
             step["args"] = {"back_ms": g.ms(0, 3, 10, 40)}
         case "buffer" if plain:
             step["stores"], step["args"] = [_store(g, key, value, papi=papi)], _ticking(g)
-        case "ticks" if (key in kinds.TEXTS and value in kinds.TEXTS) or g.strange():
+        case "ticks" if (key in kinds.TEXTS and value in kinds.TEXTS) or g.mistyped():
             step["args"] = _ticking(g)
             if g.chance(0.3):
                 step["args"]["cancel_after"] = g.rng.choice((1, 2, 5))
