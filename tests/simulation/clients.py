@@ -415,7 +415,7 @@ def _message_parts(
 
 
 class GroupAdmin:
-    """``headrace.kafka.group_client.GroupAdmin``."""
+    """``headrace.kafka.group_admin.GroupAdmin``."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world

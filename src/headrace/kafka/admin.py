@@ -24,7 +24,7 @@ from headrace.kafka.errors import (
     translate_code,
     translate_config_error,
 )
-from headrace.kafka.group_client import GroupAdmin
+from headrace.kafka.group_admin import GroupAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class GroupDescription:
     Attributes:
         type: what manages it, None when the group does not exist (or only as committed offsets on an old broker).
         state: the brokers' word, such as ``Stable``, ``Empty``, ``PreparingRebalance``, ``Dead``.
-        members: of a classic or consumer group; always empty for a streams or share group, see ``active``.
+        members: of a classic, consumer or streams group; always empty for a share group, see ``active``.
     """
 
     group_id: str
@@ -324,6 +324,8 @@ class TopicAdmin:
         kind, state = self._group_admin().groups().get(group_id, (None, "Dead"))
         if kind is None:
             return GroupDescription(group_id, None, state, ())
+        if kind == "streams":
+            return GroupDescription(group_id, _group_type(kind), state, self._streams_members(group_id))
         if kind not in ("classic", "consumer"):
             return GroupDescription(group_id, _group_type(kind), state, ())
         futures: dict[str, concurrent.futures.Future[Any]] = self._client.describe_consumer_groups(
@@ -342,6 +344,25 @@ class TopicAdmin:
             for member in found.members
         )
         return GroupDescription(group_id, _group_type(kind), state, members)
+
+    def _streams_members(self, group_id: str) -> tuple[GroupMemberDescription, ...]:
+        members, topics = self._group_admin().streams_group(group_id)
+        counts = self.partition_counts(topic for names in topics.values() for topic in names) if members else {}
+        return tuple(
+            GroupMemberDescription(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.host,
+                frozenset(
+                    TopicPartition(topic, task.partition)
+                    for task in member.tasks
+                    for topic in topics.get(task.subtopology, ())
+                    if task.partition < counts.get(topic, 0)
+                ),
+            )
+            for member in members
+        )
 
     def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """All committed offsets of a group (those inside unfinished transactions not counted)."""
@@ -380,11 +401,24 @@ class TopicAdmin:
         """
         self._group_admin().delete_group(group_id)
 
-    def remove_members(self, group_id: str, members: Iterable[GroupMemberDescription], reason: str) -> None:
-        """Make members of a classic group leave; those gone by now are no error."""
-        leaving = [(member.member_id, member.group_instance_id) for member in members]
-        if leaving:
-            self._group_admin().remove_members(group_id, leaving, reason)
+    def remove_members(self, group: GroupDescription, reason: str) -> None:
+        """Make the members of a classic or streams group leave; those gone by now are no error.
+
+        Args:
+            group: as described.
+            reason: for the brokers' log (classic protocol).
+
+        Raises:
+            StreamsException: the group is of another type, or a member cannot be removed.
+        """
+        leaving = [(member.member_id, member.group_instance_id) for member in group.members]
+        match group.type:
+            case "classic":
+                self._group_admin().remove_members(group.group_id, leaving, reason)
+            case "streams":
+                self._group_admin().expel(group.group_id, leaving)
+            case _:
+                raise StreamsException(f"group {group.group_id} is of type {group.type}: its members cannot be removed")
 
     def close(self) -> None:
         """Free the connections. Calling it again does nothing."""

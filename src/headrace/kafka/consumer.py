@@ -27,7 +27,7 @@ from headrace.errors import IllegalStateException, KafkaException, OffsetOutOfRa
 from headrace.kafka.acls import Acl, reading
 from headrace.kafka.connections import data_client_config, group_client_config
 from headrace.kafka.errors import client_error, refuses_entry, translate, translate_config_error
-from headrace.kafka.group_client import GroupAdmin
+from headrace.kafka.group_admin import GroupAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:

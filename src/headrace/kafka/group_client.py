@@ -1,7 +1,7 @@
-"""Classic groups by kafka-python: its group coordinator, network client and admin client.
+"""Members of classic groups by kafka-python: its group coordinator and network client.
 
 ``BaseCoordinator`` and ``KafkaNetClient`` are half internal, so the version is pinned to one minor release and their
-use stays in this file, ``coordinator_link`` and ``streams_connection``, with tests of their own
+use stays in this file, ``coordinator_link``, ``streams_connection`` and ``group_admin``, with tests of their own
 (``tests/cluster/kafka/test_group_client.py``).
 
 Threads: ``GroupCoordinator`` runs on kafka-python's IO thread, which also runs the ``GroupListener``'s methods: they
@@ -16,24 +16,19 @@ Uses: kafka-python 3.0 ``coordinator/base.py``, ``net/compat.py``, ``net/manager
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kafka import KafkaAdminClient as UntypedAdminClient
-from kafka import admin as untyped_admin
-from kafka import structs as untyped_structs
 from kafka.coordinator.base import BaseCoordinator
 from kafka.protocol.admin import DescribeGroupsRequest as UntypedDescribeGroups
 from kafka.protocol.consumer import group as untyped_group
 from kafka.protocol.consumer import metadata as untyped_metadata
 
 from headrace.assignment import GroupMember, MemberAssignment
-from headrace.errors import TaskMigratedException, TimeoutException
+from headrace.errors import TaskMigratedException
 from headrace.kafka.acls import Acl
-from headrace.kafka.connections import net_client
-from headrace.kafka.coordinator_link import RETRY_PAUSE_S, STOP_TIMEOUT_MS, CoordinatorLink
+from headrace.kafka.coordinator_link import STOP_TIMEOUT_MS, CoordinatorLink
 from headrace.kafka.errors import kp, translate_group_error
-from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
+from headrace.records import GroupIdentity, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -41,12 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # kafka-python's annotations are partial and differ from what it does; here it is taken as untyped.
-_admin: Any = untyped_admin
-KafkaAdminClient: Any = UntypedAdminClient
-MemberToRemove: Any = _admin.MemberToRemove
-ClientPartition: Any = untyped_structs.TopicPartition
-ClientOffsetAndMetadata: Any = untyped_structs.OffsetAndMetadata
-OffsetFetchRequest: Any = untyped_group.OffsetFetchRequest
 LeaveGroupRequest: Any = untyped_group.LeaveGroupRequest
 DescribeGroupsRequest: Any = UntypedDescribeGroups
 ConsumerProtocolAssignment: Any = untyped_metadata.ConsumerProtocolAssignment
@@ -57,8 +46,6 @@ _SUBSCRIPTION_VERSION = 2  # owned partitions and generation
 _ASSIGNMENT_VERSION = 1
 _COMMIT_VERSION = 8  # by topic name; version 10 wants topic ids
 _DESCRIBE_VERSION = 5
-_FETCH_VERSION = 8  # several groups, by topic name
-_ANSWER_TIMEOUT_MS = 5_000
 
 
 class GroupSettings(NamedTuple):
@@ -115,7 +102,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
         """Our one protocol with the standard consumer subscription; called for each JoinGroup."""
         self.join_in_flight = True
         topics, user_data, owned, generation = self._listener.subscription()
-        by_topic = _by_topic(owned)
+        by_topic = partitions_by_topic(owned)
         subscription = ConsumerProtocolSubscription(
             version=_SUBSCRIPTION_VERSION,
             topics=sorted(topics),
@@ -350,192 +337,6 @@ class GroupConnection(CoordinatorLink):
                 raise error_type(members[0][0])
 
 
-class GroupAdmin:
-    """Group questions that librdkafka's admin client has no answer to. Each call waits.
-
-    Args:
-        client_config: kafka-python's settings (``group_client_config``).
-        timeout_ms: for the first connection and each request.
-    """
-
-    def __init__(self, client_config: Mapping[str, Any], timeout_ms: int) -> None:
-        settings = {**client_config, "request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms}
-        made: list[Any] = []
-
-        def client(**configs: Any) -> Any:
-            made.append(net_client(**configs))
-            return made[0]
-
-        try:
-            self._admin: Any = KafkaAdminClient(**settings, kafka_client=client)
-        except Exception as error:
-            for failed in made:
-                # it has left its IO thread running
-                failed._net.stop(timeout_ms=STOP_TIMEOUT_MS)
-                failed.close()
-            raise translate_group_error(
-                error, f"connecting to {', '.join(client_config['bootstrap_servers'])}"
-            ) from error
-
-    def groups(self) -> dict[str, tuple[str, str]]:
-        """Every group's ``(type, state)`` as the brokers name them, such as ``("streams", "Stable")``."""
-        try:
-            found = self._admin.list_groups()
-        except Exception as error:
-            raise translate_group_error(error, "listing groups", (Acl("Describe", "cluster"),)) from error
-        return {
-            group["group_id"]: (str(group.get("group_type") or "classic").lower(), str(group.get("group_state") or ""))
-            for group in found
-        }
-
-    def remove_members(self, group_id: str, members: Iterable[tuple[str, str | None]], reason: str) -> None:
-        """Make these ``(member id, group instance id)`` leave."""
-        doing = f"removing members of group {group_id}"
-        leaving = [
-            MemberToRemove(
-                member_id=None if instance_id is not None else member_id,
-                group_instance_id=instance_id,
-                reason=reason,
-            )
-            for member_id, instance_id in members
-        ]
-        try:
-            outcome = self._admin.remove_group_members(group_id, leaving)
-        except Exception as error:
-            raise translate_group_error(error, doing, (Acl("Read", "group", group_id),)) from error
-        for name, error_type in outcome.items():
-            if error_type not in (kp.NoError, kp.UnknownMemberIdError):
-                raise translate_group_error(error_type(), f"{doing} ({name})")
-
-    def offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool, timeout_s: float
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Committed offsets with their metadata, those that exist; of all partitions for None.
-
-        Not by confluent_kafka: it reads metadata as text ended by a zero byte, which no other client writes, and
-        returns whatever memory follows.
-
-        Args:
-            group_id: whose.
-            partitions: which.
-            stable: wait for unfinished transactions that hold offsets of these partitions.
-            timeout_s: in all.
-        """
-        doing = f"reading the committed offsets of group {group_id}"
-        by_topic = None if partitions is None else _by_topic(partitions)
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                found = self._admin._manager.run(self._fetch_in_time, group_id, by_topic, stable)
-            except kp.KafkaError as error:
-                if not isinstance(error, (kp.RetriableError, kp.UnstableOffsetCommitError)):
-                    raise translate_group_error(error, doing, _reading_offsets(group_id, by_topic or ())) from error
-                if isinstance(error, (kp.NotCoordinatorError, kp.CoordinatorNotAvailableError)):
-                    self._admin._manager.cluster._coordinators.clear()  # else the old one is asked again and again
-                if time.monotonic() + RETRY_PAUSE_S >= deadline:
-                    raise TimeoutException(
-                        f"{doing}: not known within {timeout_s} s: {error}. It may be tried again"
-                    ) from error
-                time.sleep(RETRY_PAUSE_S)
-            else:
-                return dict(found)
-
-    async def _fetch_in_time(
-        self, group_id: str, by_topic: Mapping[str, list[int]] | None, stable: bool
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        # a request to a broker that went away may never come to an end by itself
-        manager = self._admin._manager
-        found: dict[TopicPartition, OffsetAndMetadata] = await manager.wait_for(
-            manager.call_soon(self._fetch_offsets, group_id, by_topic, stable), _ANSWER_TIMEOUT_MS
-        )
-        return found
-
-    async def _fetch_offsets(
-        self, group_id: str, by_topic: Mapping[str, list[int]] | None, stable: bool
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        group_type = OffsetFetchRequest.OffsetFetchRequestGroup
-        topic_type = group_type.OffsetFetchRequestTopics
-        topics = (
-            None
-            if by_topic is None
-            else [topic_type(name=topic, partition_indexes=partitions) for topic, partitions in by_topic.items()]
-        )
-        request = OffsetFetchRequest(
-            groups=[group_type(group_id=group_id, topics=topics)],
-            require_stable=stable,
-            min_version=_FETCH_VERSION,
-            max_version=_FETCH_VERSION,
-        )
-        coordinators = await self._admin._find_coordinator_ids([group_id])
-        response = await self._admin._manager.send(request, node_id=coordinators[group_id])
-        result: dict[TopicPartition, OffsetAndMetadata] = {}
-        for group in response.groups:
-            _raise_for(group.error_code, group_id)
-            for topic in group.topics:
-                for partition in topic.partitions:
-                    tp = TopicPartition(topic.name, partition.partition_index)
-                    _raise_for(partition.error_code, str(tp))
-                    if partition.committed_offset >= 0:
-                        result[tp] = OffsetAndMetadata(partition.committed_offset, partition.metadata or "")
-        return result
-
-    def set_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, str | None]:
-        """Commit for a group without members; Kafka's error name by partition, None where it went well."""
-        wanted = {
-            ClientPartition(*tp): ClientOffsetAndMetadata(entry.offset, entry.metadata, -1)
-            for tp, entry in offsets.items()
-        }
-        try:
-            outcome = self._admin.alter_group_offsets(group_id, wanted)
-        except Exception as error:
-            needs = (Acl("Read", "group", group_id), *(Acl("Read", "topic", tp.topic) for tp in offsets))
-            raise translate_group_error(error, f"setting the offsets of group {group_id}", needs) from error
-        return _error_names(outcome)
-
-    def delete_group(self, group_id: str) -> None:
-        """Delete a group that has no members; one that does not exist is no error."""
-        doing, needs = f"deleting group {group_id}", (Acl("Delete", "group", group_id),)
-        try:
-            outcome = self._admin.delete_groups([group_id])
-        except Exception as error:
-            raise translate_group_error(error, doing, needs) from error
-        said = outcome.get(group_id, "OK")  # the name of an error
-        if said not in ("OK", kp.GroupIdNotFoundError.__name__):
-            raise translate_group_error(getattr(kp, said)(), doing, needs)
-
-    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
-        """Forget committed offsets; Kafka's error name by partition, None where it went well."""
-        try:
-            outcome = self._admin.delete_group_offsets(group_id, [ClientPartition(*tp) for tp in partitions])
-        except Exception as error:
-            needs = (Acl("Delete", "group", group_id),)
-            raise translate_group_error(error, f"deleting offsets of group {group_id}", needs) from error
-        return _error_names(outcome)
-
-    def close(self) -> None:
-        """Free the connections."""
-        self._admin.close()
-
-
-def _reading_offsets(group_id: str, topics: Iterable[str]) -> tuple[Acl, ...]:
-    return (Acl("Describe", "group", group_id), *(Acl("Describe", "topic", topic) for topic in topics))
-
-
-def _error_names(outcome: Mapping[Any, Any]) -> dict[TopicPartition, str | None]:
-    return {
-        TopicPartition(tp.topic, tp.partition): None if error_type is kp.NoError else str(error_type.message)
-        for tp, error_type in outcome.items()
-    }
-
-
-def _raise_for(code: int, what: str) -> None:
-    error_type = kp.for_code(code)
-    if error_type is not kp.NoError:
-        raise error_type(what)
-
-
 def encode_member_assignment(assignment: MemberAssignment) -> bytes:
     """Kafka's standard consumer assignment with our user data."""
     return bytes(
@@ -543,7 +344,7 @@ def encode_member_assignment(assignment: MemberAssignment) -> bytes:
             version=_ASSIGNMENT_VERSION,
             assigned_partitions=[
                 ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=partitions)
-                for topic, partitions in _by_topic(assignment.partitions).items()
+                for topic, partitions in partitions_by_topic(assignment.partitions).items()
             ],
             user_data=assignment.user_data,
         ).encode()
@@ -578,7 +379,8 @@ def _group_member(member: Any) -> GroupMember:
     )
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions, in order, by their topics in order."""
     result: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         result.setdefault(topic, []).append(partition)

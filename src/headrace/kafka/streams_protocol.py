@@ -4,7 +4,7 @@ Nothing here sends: ``streams_connection`` does, and ``streams_member`` decides 
 version, which the connection agrees with the broker: 0 from Kafka 4.1 on, 1 from 4.4 on, whose answer has other fields.
 
 Layouts are in ``messages``. Sources: ``StreamsGroupHeartbeatRequest``, ``StreamsGroupHeartbeatResponse``,
-``StreamsGroupTopologyDescriptionUpdateRequest`` (api keys 88 and 93, 4.4).
+``StreamsGroupDescribeRequest``, ``StreamsGroupTopologyDescriptionUpdateRequest`` (api keys 88, 89 and 93, 4.4).
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def _encode_heartbeat(self: Any, version: int | None = None, header: bool = Fals
 
 StreamsGroupHeartbeatRequest: Any = _message("StreamsGroupHeartbeatRequest", encode=_encode_heartbeat)
 StreamsGroupHeartbeatResponse: Any = _message("StreamsGroupHeartbeatResponse")
+StreamsGroupDescribeRequest: Any = _message("StreamsGroupDescribeRequest")
+StreamsGroupDescribeResponse: Any = _message("StreamsGroupDescribeResponse")
 StreamsGroupTopologyDescriptionUpdateRequest: Any = _message("StreamsGroupTopologyDescriptionUpdateRequest")
 StreamsGroupTopologyDescriptionUpdateResponse: Any = _message("StreamsGroupTopologyDescriptionUpdateResponse")
 
@@ -146,6 +148,23 @@ class HeartbeatAnswer(NamedTuple):
     hosts: Mapping[HostInfo, HostPartitions] | None
 
 
+class StreamsMemberView(NamedTuple):
+    """A member as the brokers know it; ``tasks`` are the active ones that it has now."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    tasks: frozenset[TaskId]
+
+
+class StreamsGroupView(NamedTuple):
+    """A group as the brokers know it; ``topics`` are by sub-topology those that it reads."""
+
+    members: tuple[StreamsMemberView, ...] = ()
+    topics: Mapping[int, frozenset[str]] = types.MappingProxyType({})
+
+
 def heartbeat_request(member: MemberDescription, heartbeat: Heartbeat) -> Any:
     """The message; a joining member's has all there is to say about it."""
     request = StreamsGroupHeartbeatRequest
@@ -207,6 +226,35 @@ def heartbeat_answer(response: Any) -> HeartbeatAnswer:
         int(response.endpoint_information_epoch),
         hosts,
     )
+
+
+def group_request(group_id: str) -> Any:
+    """The message that asks about a group."""
+    return StreamsGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+
+
+def group_view(response: Any) -> tuple[StreamsGroupView, int]:
+    """What a response says about the group asked for, and Kafka's number of an error, 0 for none."""
+    (group,) = response.groups
+    subtopologies = (group.topology.subtopologies if group.topology is not None else None) or ()
+    return StreamsGroupView(
+        tuple(
+            StreamsMemberView(
+                str(member.member_id),
+                member.instance_id or None,
+                str(member.client_id),
+                str(member.client_host),
+                _tasks(member.assignment.active_tasks),
+            )
+            for member in group.members
+        ),
+        {
+            int(sub.subtopology_id): frozenset(
+                (*map(str, sub.source_topics), *(str(topic.name) for topic in sub.repartition_source_topics))
+            )
+            for sub in subtopologies
+        },
+    ), int(group.error_code)
 
 
 def description_request(group_id: str, member_id: str, description: TopologyDescription) -> Any:

@@ -40,7 +40,8 @@ class ResetRequest:
     """What is asked for.
 
     ``internal_topics`` are the full names of the application's internal topics, when its topology is known; None means
-    that they are told by their names. ``force`` removes members that are still active.
+    that they are told by their names. ``force`` removes members first, such as those of killed instances, which stay
+    until their sessions run out. An instance that still lives would join again: stop it before.
     """
 
     application_id: str
@@ -178,8 +179,8 @@ def plan_reset(request: ResetRequest, view: ClusterView) -> ResetPlan:
             refusals.append(
                 f"{kind} has active members (state {view.group.state}): stop every instance, or use --force"
             )
-        elif view.group.type != "classic":
-            refusals.append(f"members of a {kind} cannot be removed from outside: stop every instance")
+        elif view.group.type not in ("classic", "streams"):
+            refusals.append(f"{kind} is of no Kafka Streams application, its members stay: stop them, or check the id")
         else:
             remove_members = True
     refusals += [f"input topic {topic} does not exist" for topic in request.input_topics if topic not in view.topics]
@@ -241,7 +242,7 @@ def _remove_members(admin: TopicAdmin, group_id: str) -> None:
                 f"members of group {group_id} still join after {_MEMBERS_GONE_S:.0f} s of removing them:"
                 " stop the instances"
             )
-        admin.remove_members(group_id, group.members, "application reset")
+        admin.remove_members(group, "application reset")
         time.sleep(0.2)
 
 

@@ -106,9 +106,9 @@ def test_a_group_with_members_is_described_and_protected(
     assert described.members[0].client_id == f"{group}-client"
     with pytest.raises(StreamsException):
         admin.alter_group_offsets(group, {TopicPartition(topic, 0): OffsetAndMetadata(0, "")})
-    admin.remove_members(group, described.members, "reset")
+    admin.remove_members(described, "reset")
     assert not admin.describe_group(group).active
-    admin.remove_members(group, described.members, "gone already")
+    admin.remove_members(described, "gone already")
     member.membership.close(leave_group=True)
 
 

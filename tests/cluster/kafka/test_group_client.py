@@ -12,8 +12,8 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from headrace.assignment import GroupMember, MemberAssignment
 from headrace.errors import TaskMigratedException, TimeoutException
+from headrace.kafka.group_admin import GroupAdmin
 from headrace.kafka.group_client import (
-    GroupAdmin,
     GroupConnection,
     GroupCoordinator,
     GroupSettings,

@@ -204,7 +204,7 @@ def test_a_removed_member_is_told_and_joins_again(
     first = join()
     drive([first], lambda: first.tasks == ALL)
     admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
-    admin.remove_members(group, admin.describe_group(group).members, "test")
+    admin.remove_members(admin.describe_group(group), "test")
     drive([first], lambda: first.count(Lost) == 1)
     drive([first], lambda: first.tasks == ALL)
     first.membership.rejoin_anew("test")

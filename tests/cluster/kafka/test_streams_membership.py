@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cluster.kafka.members import ALL, Member, classic_member, drive, streams_member
 
-from headrace.errors import MissingSourceTopicException, StreamsException, TaskMigratedException
+from headrace.errors import IllegalStateException, MissingSourceTopicException, StreamsException, TaskMigratedException
 from headrace.kafka import (
     Assigned,
     FencedInstanceIdException,
@@ -207,6 +207,27 @@ def test_after_a_reset_a_group_takes_another_topology(
         assert admin.group_offsets(group)[TopicPartition(topic, 3)].offset == 0
     second = join(store="counts")
     drive([second], lambda: second.tasks == ALL)
+
+
+def test_a_reset_by_force_removes_members_that_nobody_stopped(
+    join: Callable[..., Member], bootstrap_servers: str, group: str, topic: str
+) -> None:
+    first, second = join(), join(group_instance_id="two")
+    drive([first, second], lambda: len(first.tasks) == len(second.tasks) == 3)
+    with closing(TopicAdmin({"bootstrap.servers": bootstrap_servers})) as admin:
+        members = {member.member_id: member for member in admin.describe_group(group).members}
+        assert members[first.membership.identity().member_id].partitions == first.partitions
+        assert members[second.membership.identity().member_id].partitions == second.partitions
+        assert {member.group_instance_id for member in members.values()} == {None, "two"}
+        with pytest.raises(IllegalStateException, match="has active members"):
+            reset(admin, ResetRequest(group, (topic,)))
+        plan = reset(admin, ResetRequest(group, (topic,), force=True))
+        assert plan.lines()[0] == f"remove the members of group {group}"
+        assert admin.describe_group(group).type == "classic"  # offsets alone, and nobody's topology
+        assert {entry.offset for entry in admin.group_offsets(group).values()} == {0}
+    # whoever still lives hears of it, and is a new member of the group made anew
+    drive([first, second], lambda: first.count(Lost) == second.count(Lost) == 1)
+    drive([first, second], lambda: len(first.tasks) == len(second.tasks) == 3)
 
 
 def test_a_missing_source_topic_is_named_after_two_heartbeats(

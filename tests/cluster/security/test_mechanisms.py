@@ -19,7 +19,7 @@ from headrace.config.sources import read_properties_file
 from headrace.errors import AuthorizationException
 from headrace.kafka import TopicAdmin
 from headrace.kafka.connections import group_client_config
-from headrace.kafka.group_client import GroupAdmin
+from headrace.kafka.group_admin import GroupAdmin
 from headrace.serdes import LongDeserializer, StringDeserializer
 from headrace.topics import LatestByKey, NewTopic, TopicWriter, ensure_topics
 

@@ -18,7 +18,7 @@ from headrace.config.oauth import HANDLERS
 from headrace.errors import AuthorizationException
 from headrace.kafka import TopicAdmin
 from headrace.kafka.connections import group_client_config
-from headrace.kafka.group_client import GroupAdmin
+from headrace.kafka.group_admin import GroupAdmin
 from headrace.records import TopicPartition
 from headrace.topics import NewTopic, ensure_topics
 

@@ -17,7 +17,7 @@ from headrace.config.oauth import HANDLERS, TokenFile, UnsecuredToken, UserToken
 from headrace.config.security import OAUTH
 from headrace.errors import ConfigException, TimeoutException
 from headrace.kafka.connections import group_client_config
-from headrace.kafka.group_client import GroupAdmin
+from headrace.kafka.group_admin import GroupAdmin
 
 JAVA_KEYS = json.loads((Path(__file__).parent / "java_client_keys.json").read_text("utf-8"))
 KINDS = "CPA"

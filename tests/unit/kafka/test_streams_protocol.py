@@ -11,11 +11,17 @@ from headrace.kafka.streams_protocol import (
     Heartbeat,
     HeartbeatAnswer,
     MemberDescription,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupView,
+    StreamsMemberView,
     TaskSets,
     description_request,
+    group_request,
+    group_view,
     heartbeat_answer,
     heartbeat_request,
 )
@@ -133,3 +139,37 @@ def test_a_topology_is_described_node_by_node() -> None:
     assert [node.sink_topic for node in got.subtopologies[0].nodes] == [None, "output", None]
     assert got.subtopologies[0].nodes[0].successors == ["out", "chosen"]
     assert (got.global_stores[0].source.name, got.global_stores[0].processor.stores) == ("lines", ["store"])
+
+
+def test_a_group_is_described_by_its_members_and_what_its_sub_topologies_read() -> None:
+    asked = StreamsGroupDescribeRequest.decode(bytes(group_request("g").encode(version=0)), version=0)
+    assert (asked.group_ids, asked.include_authorized_operations) == (["g"], False)
+    tasks = part(
+        active_tasks=[part(subtopology_id="1", partitions=[0, 2])],
+        standby_tasks=[part(subtopology_id="1", partitions=[1])],
+        warmup_tasks=[],
+    )
+    member = part(
+        member_id="m", member_epoch=3, instance_id="one", rack_id=None, client_id="c", client_host="/h",
+        topology_epoch=0, process_id="p", user_endpoint=None, client_tags=[part(key="zone", value="a")],
+        task_offsets=[part(subtopology_id="1", partition=1, offset=5)], task_end_offsets=[], assignment=tasks,
+        target_assignment=tasks, is_classic=False,
+    )  # fmt: skip
+    repartition = part(name="g-r", partitions=4, replication_factor=0, topic_configs=[])
+    sub = part(
+        subtopology_id="1", source_topics=["in"], repartition_sink_topics=["x"], state_changelog_topics=[repartition],
+        repartition_source_topics=[repartition],
+    )  # fmt: skip
+    group = part(
+        error_code=0, error_message=None, group_id="g", group_state="Stable", group_epoch=2, assignment_epoch=2,
+        topology=part(epoch=0, subtopologies=[sub]), members=[member], authorized_operations=-(2**31),
+    )  # fmt: skip
+
+    def told(group: Any) -> tuple[StreamsGroupView, int]:
+        sent = StreamsGroupDescribeResponse(throttle_time_ms=0, groups=[group])
+        return group_view(StreamsGroupDescribeResponse.decode(bytes(sent.encode(version=0)), version=0))
+
+    known = StreamsMemberView("m", "one", "c", "/h", frozenset({TaskId(1, 0), TaskId(1, 2)}))
+    assert told(group) == (StreamsGroupView((known,), {1: frozenset({"in", "g-r"})}), 0)
+    group.error_code, group.topology, group.members = 69, None, []
+    assert told(group) == (StreamsGroupView((), {}), 69)

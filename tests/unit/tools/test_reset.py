@@ -24,8 +24,6 @@ def view(
 ) -> ClusterView:
     member = GroupMemberDescription("m", None, "c", "/127.0.0.1", frozenset())
     state, members = ("Stable", (member,)) if active else ("Empty", ())
-    if kind in ("streams", "share"):
-        members = ()
     return ClusterView(
         topics=frozenset(topics) | {"in"},
         group=GroupDescription("a", kind, state, members),
@@ -98,18 +96,19 @@ def test_a_streams_group_goes_with_its_topology_and_its_other_offsets_stay() -> 
     assert (classic.delete_group, classic.keep) == (False, {})
 
 
-def test_active_members_refuse_and_force_removes_them() -> None:
-    assert "has active members" in plan_reset(ResetRequest("a"), view(active=True)).refusals[0]
-    forced = plan_reset(ResetRequest("a", force=True), view(active=True))
+@pytest.mark.parametrize("kind", ["classic", "streams"])
+def test_active_members_refuse_and_force_removes_them(kind: GroupType) -> None:
+    assert "has active members" in plan_reset(ResetRequest("a"), view(kind=kind, active=True)).refusals[0]
+    forced = plan_reset(ResetRequest("a", force=True), view(kind=kind, active=True))
     assert forced.refusals == ()
     assert forced.remove_members
 
 
-@pytest.mark.parametrize("kind", ["streams", "consumer"])
-def test_an_active_group_of_another_kind_is_seen_and_cannot_be_forced(kind: GroupType) -> None:
+@pytest.mark.parametrize("kind", ["consumer", "share"])
+def test_an_active_group_that_is_no_applications_is_seen_and_cannot_be_forced(kind: GroupType) -> None:
     assert "has active members" in plan_reset(ResetRequest("a"), view(kind=kind, active=True)).refusals[0]
     forced = plan_reset(ResetRequest("a", force=True), view(kind=kind, active=True))
-    assert "cannot be removed" in forced.refusals[0]
+    assert "its members stay" in forced.refusals[0]
     assert not forced.remove_members
 
 
