@@ -36,7 +36,7 @@ def reset(
         typer.Option(metavar="MODULE:FUNCTION", help="Names exactly the internal topics to delete."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="First remove members: of instances that were killed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="First remove members, of killed instances.")] = False,
 ) -> None:
     """Bring an application back to its start: offsets of its input topics, and its internal topics.
 
