@@ -5,12 +5,32 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import ClassVar, Final
 
 _PREFIX: Final = "by_duration:"
 _DURATION: Final = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?"
+    r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
+    r"(?:T(?=[+-]?\d)(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE,
 )
+
+
+def iso_duration(text: str) -> timedelta:
+    """The ISO-8601 duration of ``PnDTnHnMn.nS``, to the microsecond; any part may be left out or negative.
+
+    Source: ``java.time.Duration.parse``.
+
+    Raises:
+        ValueError: The text has another form.
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()[1:]):
+        raise ValueError(f"'{text}' is not an ISO-8601 duration such as PT1H30M or P7D")
+    sign, days, hours, minutes, seconds = found.groups(default="0")
+    exact = Decimal(seconds.replace(",", "."))
+    span = timedelta(days=int(days), hours=int(hours), minutes=int(minutes), microseconds=int(exact * 1_000_000))
+    return -span if sign == "-" else span
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +79,10 @@ class AutoOffsetReset:
             if self.value in {"earliest", "latest", "none"}:
                 return None
             raise ValueError(f"'{self.value}' is no reset policy: earliest, latest, none or by_duration:<ISO duration>")
-        text = self.value.removeprefix(_PREFIX)
-        found = _DURATION.fullmatch(text)
-        if found is None or not any(found.groups()):
-            raise ValueError(f"'{text}' is not an ISO-8601 duration such as PT1H30M or P7D")
-        days, hours, minutes, seconds = found.groups(default="0")
-        return timedelta(days=int(days), hours=int(hours), minutes=int(minutes), seconds=float(seconds))
+        age = iso_duration(self.value.removeprefix(_PREFIX))
+        if age < timedelta(0):
+            raise ValueError(f"'{self.value}': a reset by duration looks back, its duration must not be negative")
+        return age
 
 
 AutoOffsetReset.EARLIEST = AutoOffsetReset("earliest")

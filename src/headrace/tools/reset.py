@@ -13,19 +13,18 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal
 
 from headrace.errors import ConfigException, IllegalStateException, TimeoutException
 from headrace.records import OffsetAndMetadata, TopicPartition
+from headrace.tools.reset_offsets import AtTime, Positions, plan_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.kafka import GroupDescription, TopicAdmin
+    from headrace.tools.reset_offsets import ResetTo
     from headrace.topology import Topology
-
-ResetTo: TypeAlias = "Literal['earliest', 'latest'] | int"
-"""Where reading begins anew: the log start, the log end, or an offset (moved into the log where it lies outside)."""
 
 _INTERNAL_SUFFIX: Final = re.compile(
     r"-(changelog|repartition|subscription-registration-topic|subscription-response-topic)$"
@@ -41,7 +40,8 @@ class ResetRequest:
 
     ``internal_topics`` are the full names of the application's internal topics, when its topology is known; None means
     that they are told by their names. ``force`` removes members first, such as those of killed instances, which stay
-    until their sessions run out. An instance that still lives would join again: stop it before.
+    until their sessions run out. An instance that still lives would join again: stop it before. ``uncommitted`` is
+    where the application begins when nothing is committed, see ``plan_offsets``.
     """
 
     application_id: str
@@ -49,18 +49,17 @@ class ResetRequest:
     to: ResetTo = "earliest"
     internal_topics: frozenset[str] | None = None
     force: bool = False
+    uncommitted: Literal["earliest", "latest"] | None = "earliest"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What the brokers said. ``starts`` and ``ends`` are of the input topics' partitions."""
+    """What the brokers said."""
 
     topics: frozenset[str]
     group: GroupDescription
     group_ids: frozenset[str]
-    starts: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
-    committed: Mapping[TopicPartition, OffsetAndMetadata]
+    positions: Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,8 @@ class ResetPlan:
     ``offsets`` are committed for the input topics; ``forget`` are partitions of deleted topics whose committed offsets
     go too; ``delete`` are topics; ``kept`` are topics that look internal but could be another application's, with the
     reason. A streams group goes as a whole (``delete_group``), since it keeps its topology, and ``keep`` is what of its
-    committed offsets is set again. ``refusals`` are why nothing may be done (empty: it may).
+    committed offsets is set again. ``notes`` say where an offset is not the one that was asked for. ``refusals`` are
+    why nothing may be done (empty: it may).
     """
 
     application_id: str
@@ -83,6 +83,7 @@ class ResetPlan:
     keep: Mapping[TopicPartition, OffsetAndMetadata] = field(
         default_factory=dict["TopicPartition", "OffsetAndMetadata"]
     )
+    notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = field(default=())
 
     def lines(self) -> list[str]:
@@ -94,6 +95,7 @@ class ResetPlan:
             out.append(f"delete the streams group {self.application_id}: it keeps its former topology for ever")
         if not self.offsets:
             out.append("no input topic is named (--input-topics, --topology): no offset is set")
+        out += self.notes
         out += [f"set the offset of {tp} to {offset}" for tp, offset in sorted(self.offsets.items())]
         out += [f"delete topic {topic}" for topic in self.delete]
         out += [f"keep topic {topic}: {why}" for topic, why in self.kept]
@@ -159,9 +161,12 @@ def look(admin: TopicAdmin, request: ResetRequest) -> ClusterView:
         topics=admin.list_topics(),
         group=group,
         group_ids=frozenset(admin.list_groups()),
-        starts=admin.list_offsets(partitions, "earliest"),
-        ends=admin.list_offsets(partitions, "latest"),
-        committed=admin.group_offsets(request.application_id) if group.type is not None else {},
+        positions=Positions(
+            starts=admin.list_offsets(partitions, "earliest"),
+            ends=admin.list_offsets(partitions, "latest"),
+            at_time=admin.list_offsets(partitions, request.to.epoch_ms) if isinstance(request.to, AtTime) else {},
+            committed=admin.group_offsets(request.application_id) if group.type is not None else {},
+        ),
     )
 
 
@@ -190,21 +195,20 @@ def plan_reset(request: ResetRequest, view: ClusterView) -> ResetPlan:
         for topic in request.input_topics
         if topic in delete
     ]
-    offsets = {tp: _target(request.to, start, view.ends[tp]) for tp, start in view.starts.items()}
+    read_anew = plan_offsets(request.to, view.positions, request.uncommitted)
+    refusals += read_anew.refusals
+    offsets, committed = read_anew.offsets, view.positions.committed
     streams = view.group.type == "streams"
     return ResetPlan(
         application_id=request.application_id,
         offsets=offsets,
-        forget=tuple(sorted(tp for tp in view.committed if tp.topic in delete)),
+        forget=tuple(sorted(tp for tp in committed if tp.topic in delete)),
         delete=delete,
         kept=kept,
         remove_members=remove_members,
         delete_group=streams,
-        keep={
-            tp: entry
-            for tp, entry in view.committed.items()
-            if streams and tp.topic not in delete and tp not in offsets
-        },
+        keep={tp: entry for tp, entry in committed.items() if streams and tp.topic not in delete and tp not in offsets},
+        notes=read_anew.notes,
         refusals=tuple(refusals),
     )
 
@@ -281,19 +285,10 @@ def _other_owner(application_id: str, topic: str, group_ids: Iterable[str]) -> s
     return max(others, key=len, default=None)
 
 
-def _target(to: ResetTo, start: int, end: int) -> int:
-    if to == "earliest":
-        return start
-    if to == "latest":
-        return end
-    return min(max(to, start), end)
-
-
 __all__ = [
     "ClusterView",
     "ResetPlan",
     "ResetRequest",
-    "ResetTo",
     "application_topics",
     "carry_out",
     "look",

@@ -81,8 +81,12 @@ def test_a_topology_function_that_takes_the_configuration_gets_it(here: Path) ->
         (("reset", "--application-id", "a"), "bootstrap.servers is not known"),
         (
             ("reset", "--application-id", "a", "--bootstrap-server", "localhost:1", "--to-latest", "--to-offset", "3"),
-            "exclude each other",
+            "--to-latest and --to-offset exclude each other",
         ),
+        (("reset", "--to-datetime", "2026-03-01"), "is not a date and time such as"),
+        (("reset", "--by-duration", "1h"), "'1h' is not an ISO-8601 duration"),
+        (("reset", "--shift-by", "-3", "--by-duration", "PT1H"), "--by-duration and --shift-by exclude each other"),
+        (("reset", "--from-file", "cli_app.py"), "cli_app.py, line 2: write TOPIC,PARTITION,OFFSET"),
         (
             ("reset", "--application-id", "a", "--bootstrap-server", "localhost:1", "--dry-run", "--force"),
             "cannot be part of a --dry-run",

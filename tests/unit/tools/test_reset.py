@@ -8,6 +8,7 @@ from headrace.errors import ConfigException
 from headrace.kafka import GroupDescription, GroupMemberDescription
 from headrace.records import OffsetAndMetadata, TopicPartition
 from headrace.tools.reset import ClusterView, ResetRequest, plan_reset, reset
+from headrace.tools.reset_offsets import Positions
 
 if TYPE_CHECKING:
     from headrace.kafka.admin import GroupType
@@ -28,9 +29,7 @@ def view(
         topics=frozenset(topics) | {"in"},
         group=GroupDescription("a", kind, state, members),
         group_ids=frozenset({"a", *groups}),
-        starts={IN0: 5},
-        ends={IN0: 90},
-        committed=committed or {},
+        positions=Positions({IN0: 5}, {IN0: 90}, committed=committed or {}),
     )
 
 
