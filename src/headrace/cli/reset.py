@@ -112,7 +112,7 @@ def reset(
 
 
 def _target(asked: Mapping[str, ResetTo | None]) -> ResetTo:
-    given = {option: to for option, to in asked.items() if to is not None}
+    given: dict[str, ResetTo] = {option: to for option, to in asked.items() if to is not None}
     if len(given) > 1:
         raise ConfigException(f"{' and '.join(given)} exclude each other: say once where to read from")
     for to in given.values():
