@@ -154,6 +154,10 @@ class NodeContext(Protocol):
         """
         ...
 
+    def drop_one_of_many(self, reason: str) -> None:
+        """As :meth:`drop`, of whose kind many may come: of a node and reason one is logged every ten seconds."""
+        ...
+
     def add_life(self, init: Callable[[], None], close: Callable[[], None]) -> None:
         """Have something the operator holds live as long as the node: see :class:`Bound` for when both run."""
         ...

@@ -125,6 +125,18 @@ class ProcessingContext(Protocol):
         """
         ...
 
+    def drop_record(self, reason: str) -> None:
+        """Count the record in work as dropped for a reason, and say in the log where it lies, without its content.
+
+        Call it when a record is passed over on purpose; forwarding or not stays the processor's choice. Of one
+        processor and reason no more than one record is logged every ten seconds, with the number of the others. The
+        counts are those of :meth:`KafkaStreams.dropped_records`. Not in Java.
+
+        Args:
+            reason: A few fixed words, such as ``duplicate``; never something of the record.
+        """
+        ...
+
     def app_configs(self) -> Mapping[str, Any]:
         """Every setting of the application, by its dotted name."""
         ...

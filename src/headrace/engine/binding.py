@@ -281,6 +281,7 @@ class _Node:
         self.peers = task.peers
         self.drop = task.failures.drop
         self.drop_late = partial(task.failures.drop_late, spec.name)
+        self.drop_one_of_many = partial(task.failures.drop_one_of_many, spec.name)
         self.request_commit = task.request_commit
         self.system_time_ms = task.settings.system_time_ms
         self.user_error = partial(task.failures.user_error, spec.name)

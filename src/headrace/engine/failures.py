@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LATE_LOG_INTERVAL_MS = 10_000
+_CROWD_LOG_INTERVAL_MS = 10_000
 
 _NOT_FOR_HANDLERS = (
     FailedProcessingException,
@@ -105,8 +105,8 @@ class TaskFailures:
         self._policies = policies
         self._sender = sender
         self._senders: dict[str, Send] = {}
-        self._late: dict[str, tuple[int, int]] = {}
-        """By node: when the next dropped late record may be logged, and how many were not."""
+        self._crowds: dict[tuple[str, str], tuple[int, int]] = {}
+        """By node and reason: when the next record dropped for it may be logged, and how many were not."""
 
     def fail(self, error: Exception) -> Exception:
         """Remember the first fatal error. Returns what to raise."""
@@ -137,13 +137,9 @@ class TaskFailures:
 
     def drop_late(self, node: str, timestamp: int, window: str, expiration: int, stream_time: int) -> None:
         """See :meth:`headrace.api.engine.NodeContext.drop_late`."""
-        self._metrics.dropped["expired window"] += 1
-        now = self._settings.system_time_ms()
-        next_ms, unsaid = self._late.get(node, (now, 0))
-        if now < next_ms:
-            self._late[node] = (next_ms, unsaid + 1)
+        unsaid = self._drop_of_a_crowd(node, "expired window")
+        if unsaid is None:
             return
-        self._late[node] = (now + _LATE_LOG_INTERVAL_MS, 0)
         _log.warning(
             "Record dropped: expired window (taskId=%s, processor=%s, topic=%s, partition=%d, offset=%d, timestamp=%d, "
             "window=%s, expiration=%d, streamTime=%d); %d more since the last such message",
@@ -156,6 +152,28 @@ class TaskFailures:
             stream_time,
             unsaid,
         )
+
+    def drop_one_of_many(self, node: str, reason: str) -> None:
+        """See :meth:`headrace.api.engine.NodeContext.drop_one_of_many`."""
+        unsaid = self._drop_of_a_crowd(node, reason)
+        if unsaid is not None:
+            _log.warning(
+                "Record dropped: %s (%s); %d more since the last such message",
+                reason,
+                self._place(node, self._here()),
+                unsaid,
+            )
+
+    def _drop_of_a_crowd(self, node: str, reason: str) -> int | None:
+        """Count a record as dropped; how many were not logged before it, None when it is not to be logged either."""
+        self._metrics.dropped[reason] += 1
+        now = self._settings.system_time_ms()
+        next_ms, unsaid = self._crowds.get((node, reason), (now, 0))
+        if now < next_ms:
+            self._crowds[node, reason] = (next_ms, unsaid + 1)
+            return None
+        self._crowds[node, reason] = (now + _CROWD_LOG_INTERVAL_MS, 0)
+        return unsaid
 
     def decode_error(self, node: str, topic: str, partition: int, error: Exception, half: str, raw: RawRecord) -> bool:
         """The key or value of an input record cannot be decoded.

@@ -73,6 +73,9 @@ class _Context:
             raise ValueError(f"a punctuation cannot start before 1970: {start_time}")
         return self._node.schedule(interval_ms, kind, callback, start_ms)
 
+    def drop_record(self, reason: str) -> None:
+        self._node.drop_one_of_many(reason)
+
     def app_configs(self) -> Mapping[str, Any]:
         return self._node.app_configs
 

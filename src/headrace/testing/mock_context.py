@@ -6,6 +6,7 @@ Source: ``org.apache.kafka.streams.processor.api.{MockProcessorContext,MockFixed
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -81,6 +82,7 @@ class _MockContext(Generic[R]):
         self._forwarded: list[CapturedForward[R]] = []
         self._punctuators: list[CapturedPunctuator] = []
         self._committed = False
+        self._dropped: Counter[str] = Counter()
         self._stores: dict[str, Any] = {}
         self._record = RecordContext()
 
@@ -138,6 +140,10 @@ class _MockContext(Generic[R]):
         """Note that a commit was asked for, see :meth:`committed`."""
         self._committed = True
 
+    def drop_record(self, reason: str) -> None:
+        """Count a dropped record, see :meth:`dropped_records`."""
+        self._dropped[reason] += 1
+
     def forward(self, record: R, child_name: str | None = None) -> None:
         """Keep a record, see :meth:`forwarded`."""
         self._forwarded.append(CapturedForward(record, child_name))
@@ -186,6 +192,10 @@ class _MockContext(Generic[R]):
     def scheduled_punctuators(self) -> list[CapturedPunctuator]:
         """Every punctuation that was scheduled, those that were cancelled too."""
         return list(self._punctuators)
+
+    def dropped_records(self) -> dict[str, int]:
+        """Number of dropped records by reason."""
+        return dict(self._dropped)
 
     def committed(self) -> bool:
         """Whether a commit was asked for since the last :meth:`reset_commit`."""

@@ -5,9 +5,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace import FixedKeyProcessor, Processor, PunctuationType, Record, Serdes, StoreBuilder, Stores, TaskId
+from headrace import (
+    Consumed,
+    FixedKeyProcessor,
+    Named,
+    Processor,
+    PunctuationType,
+    Record,
+    Serdes,
+    StoreBuilder,
+    Stores,
+    StreamsBuilder,
+    TaskId,
+)
 from headrace.errors import IllegalStateException, TopologyException
-from headrace.testing import MockFixedKeyProcessorContext, MockProcessorContext, fixed_key_record
+from headrace.testing import (
+    MockFixedKeyProcessorContext,
+    MockProcessorContext,
+    TopologyTestDriver,
+    fixed_key_record,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,3 +119,36 @@ def test_missing_stores_and_serdes_are_named() -> None:
     stand_in = {"a": 1}
     assert context.add_state_store(stand_in, "plain") is stand_in
     assert context.get_state_store("plain") == {"a": 1}
+
+
+class Positive(Processor[str, int, str, int]):
+    def process(self, record: Record[str, int]) -> None:
+        if record.value < 0:
+            self.context.drop_record("negative")
+        else:
+            self.context.forward(record)
+
+
+def test_dropped_records_are_counted_by_reason_and_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    context: MockProcessorContext[str, int] = MockProcessorContext()
+    positive = Positive()
+    positive.init(context)
+    positive.process(Record("k", -1, 0))
+    assert (context.dropped_records(), context.forwarded()) == ({"negative": 1}, [])
+
+    text, number = Serdes.String(), Serdes.Long()
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(text, number)).process(Positive, named=Named.as_("positive"))
+    with TopologyTestDriver(builder.build()) as driver:
+        topic = driver.create_input_topic("in", text.serializer, number.serializer)
+        for value in (-47, 2, -48, -49):
+            topic.pipe_input("k", value)
+        driver.advance_wall_clock_time(10_000)
+        topic.pipe_input("k", -50)
+        assert driver.dropped_records() == {"negative": 4}
+    told = [record.getMessage() for record in caplog.records if "Record dropped" in record.getMessage()]
+    assert told == [
+        f"Record dropped: negative (taskId=0_0, processor=positive, topic=in, partition=0, offset={offset}); "
+        f"{unsaid} more since the last such message"
+        for offset, unsaid in ((0, 0), (4, 2))
+    ]
