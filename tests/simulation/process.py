@@ -28,7 +28,7 @@ class Disk:
         self.name = name
         self.process_id = uuid.UUID(int=(number + 1) << 64 | 0x4000_8000_0000_0000_0000)
         self.bodies: dict[tuple[TaskId, str], InMemoryBody] = {}
-        self.members: dict[int, str] = {}
+        self.members: dict[str, int] = {}
         self.sums: dict[TaskId, int] = {}
         self.torn: set[tuple[TaskId, str]] = set()
 
@@ -125,10 +125,10 @@ class Directory:
         self._owners: dict[TaskId, object] = {}
         self.process_id = process.disk.process_id
 
-    def members(self) -> dict[int, str]:
+    def members(self) -> dict[str, int]:
         return dict(self._disk.members)
 
-    def keep_members(self, members: Mapping[int, str]) -> None:
+    def keep_members(self, members: Mapping[str, int]) -> None:
         if not self._process.dead:
             self._disk.members = dict(members)
 

@@ -55,7 +55,7 @@ def _virtual(world: World) -> Iterator[None]:
         (
             streams,
             "StreamsConnection",
-            lambda config, member, timeout_ms, describe: StreamsLink(world, here(), member),
+            lambda config, member, timeout_ms, *told: StreamsLink(world, here(), member),
         ),
         (streams_member, "uuid", VirtualUuid(world.clock)),
         (suppliers, "_open", open_body),

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from headrace.kafka.acls import Acl
 from headrace.kafka.streams_connection import StreamsConnection
-from headrace.kafka.streams_protocol import Heartbeat
+from headrace.kafka.streams_protocol import Heartbeat, MemberDescription
 from simulation.log import Refused
 from simulation.member import as_error
 from simulation.network import Unreachable, answering
@@ -46,7 +46,7 @@ class StreamsLink(StreamsConnection):
         """See the base class."""
         self._closing = True
 
-    def _leave(self, member_id: str, epoch: int) -> bool:
+    def _leave(self, description: MemberDescription, member_id: str, epoch: int) -> bool:
         try:
             self._world.network.ask(self._process, lambda: self._answer(Heartbeat(member_id, epoch)))
         except (Refused, Unreachable):

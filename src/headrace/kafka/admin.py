@@ -411,12 +411,12 @@ class TopicAdmin:
         Raises:
             StreamsException: the group is of another type, or a member cannot be removed.
         """
-        leaving = [(member.member_id, member.group_instance_id) for member in group.members]
         match group.type:
             case "classic":
+                leaving = [(member.member_id, member.group_instance_id) for member in group.members]
                 self._group_admin().remove_members(group.group_id, leaving, reason)
             case "streams":
-                self._group_admin().expel(group.group_id, leaving)
+                self._group_admin().expel(group.group_id, [member.member_id for member in group.members])
             case _:
                 raise StreamsException(f"group {group.group_id} is of type {group.type}: its members cannot be removed")
 

@@ -117,11 +117,11 @@ class GroupAdmin:
             raise translate_group_error(error, doing, (Acl("Describe", "group", group_id),)) from error
         return view
 
-    def expel(self, group_id: str, members: Iterable[tuple[str, str | None]]) -> None:
-        """Make these ``(member id, group instance id)`` of a streams group leave: says goodbye in their names."""
+    def expel(self, group_id: str, member_ids: Iterable[str]) -> None:
+        """Make these members of a streams group leave: says goodbye in their names."""
         doing = f"removing members of group {group_id}"
-        for member_id, instance_id in members:
-            about = MemberDescription(group_id, instance_id, "", -1, ())
+        about = MemberDescription(group_id, None, "", -1, ())
+        for member_id in member_ids:
             request = heartbeat_request(about, Heartbeat(member_id, LEAVE_EPOCH))
             try:
                 response = self._admin._manager.run(self._of_coordinator, group_id, request)

@@ -22,17 +22,19 @@ from headrace.kafka.coordinator_link import STOP_TIMEOUT_MS, CoordinatorLink
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.kafka.streams_protocol import (
     LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
     Heartbeat,
     description_request,
     heartbeat_answer,
     heartbeat_request,
 )
-from headrace.kafka.streams_refusals import UNSUPPORTED
+from headrace.kafka.streams_refusals import UNRELEASED_INSTANCE_ID, UNSUPPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from headrace.kafka.streams_member import StreamsMember
+    from headrace.kafka.streams_protocol import MemberDescription
     from headrace.records import GroupIdentity
     from headrace.topology.group import TopologyDescription
 
@@ -68,6 +70,7 @@ class StreamsConnection(CoordinatorLink):
         member: what is sent.
         connect_timeout_ms: for the first answer of a broker.
         describe: the topology's description, if the brokers may have it.
+        predecessors: ids of members that are known to be dead.
 
     Raises:
         TimeoutException: no broker answered in time.
@@ -80,6 +83,7 @@ class StreamsConnection(CoordinatorLink):
         member: StreamsMember,
         connect_timeout_ms: int,
         describe: Callable[[], TopologyDescription] | None = None,
+        predecessors: Callable[[], Collection[str]] = tuple,
     ) -> None:
         group_id = member.description.group_id
         super().__init__(
@@ -90,6 +94,7 @@ class StreamsConnection(CoordinatorLink):
         )
         self._member = member
         self._describe = describe
+        self._predecessors = predecessors
         self._closing = False
         self._needs = (Acl("Read", "group", group_id),)
         self._wakeup: Any = WakeupNotifier(self._client._net)
@@ -105,15 +110,16 @@ class StreamsConnection(CoordinatorLink):
         Args:
             epoch: ``LEAVE_EPOCH`` or ``STATIC_LEAVE_EPOCH``.
         """
-        self._leave(self._member.member_id, epoch)
+        self._leave(self._member.description, self._member.member_id, epoch)
 
     def expel(self, member_id: str) -> bool:
         """Make another member leave; waits up to 5 s for the answer. Returns whether there was one."""
-        return self._leave(member_id, LEAVE_EPOCH)
+        # its id alone: the instance id is this member's own, if it has one
+        return self._leave(self._member.description._replace(instance_id=None), member_id, LEAVE_EPOCH)
 
-    def _leave(self, member_id: str, epoch: int) -> bool:
+    def _leave(self, description: MemberDescription, member_id: str, epoch: int) -> bool:
         try:
-            self._manager.run(self._send, Heartbeat(member_id, epoch), STOP_TIMEOUT_MS)
+            self._manager.run(self._send_as, description, Heartbeat(member_id, epoch), STOP_TIMEOUT_MS)
         except kp.KafkaError as error:
             log.warning(
                 "leaving group %s as %s failed (%s); its session runs out instead",
@@ -197,14 +203,34 @@ class StreamsConnection(CoordinatorLink):
             if not isinstance(error, (kp.RetriableError, kp.KafkaTimeoutError)):
                 member.failed(translate_group_error(error, doing, self._needs))
             return
+        if answer.error_code == UNRELEASED_INSTANCE_ID and await self._release():
+            member.unanswered(sent, time.monotonic())
+            return
         if answer.error_code in _MOVED:
             coordinator.coordinator_dead(kp.for_code(answer.error_code)())
         member.answered(sent, answer, time.monotonic())
         if member.description_wanted and self._describe is not None:
             await self._send_description(self._describe())
 
+    async def _release(self) -> bool:
+        """Have a dead member let go of this one's instance id, with its tasks; whether it may be tried again."""
+        for member_id in self._predecessors():
+            try:
+                answer = await self._send(Heartbeat(member_id, STATIC_LEAVE_EPOCH), STOP_TIMEOUT_MS)
+            except kp.KafkaError as error:
+                log.info("group %s: %s", self._member.description.group_id, error)
+                return True
+            # any other member than the one that holds the id is refused
+            if not answer.error_code:
+                log.info("group %s: takes the place of %s", self._member.description.group_id, member_id)
+                return True
+        return False
+
     async def _send(self, heartbeat: Heartbeat, timeout_ms: float) -> Any:
-        return await self._ask(heartbeat_request(self._member.description, heartbeat), timeout_ms, beside=False)
+        return await self._send_as(self._member.description, heartbeat, timeout_ms)
+
+    async def _send_as(self, description: MemberDescription, heartbeat: Heartbeat, timeout_ms: float) -> Any:
+        return await self._ask(heartbeat_request(description, heartbeat), timeout_ms, beside=False)
 
     async def _send_once(self, heartbeat: Heartbeat) -> None:
         try:

@@ -70,6 +70,8 @@ _UNKNOWN_SERVER_ERROR = -1
 _UNKNOWN_ERRORS_S = 30.0
 """How long a broker may fail by itself. One of 4.4 does for a member with a host while a source topic is missing."""
 _FELL_OUT = {25: "UNKNOWN_MEMBER_ID", 110: "FENCED_MEMBER_EPOCH"}
+_GROUP_ID_NOT_FOUND = 69
+"""To a member it means that its group was deleted (a reset); to one that joins, that the group is of another kind."""
 
 
 class Phase(Enum):
@@ -406,6 +408,8 @@ class StreamsMember:
         code, text = answer.error_code, answer.error_text
         if code in _TRY_AGAIN or (code == _UNKNOWN_SERVER_ERROR and self._may_pass(now_s)):
             self._again(now_s)
+        elif code == _GROUP_ID_NOT_FOUND and self._phase is Phase.MEMBER:
+            self._fall_out("the group was deleted (a reset)")
         elif code in _FELL_OUT:
             self._fall_out(f"the group no longer has this member ({_FELL_OUT[code]}: {text})")
         else:

@@ -21,7 +21,10 @@ UNSUPPORTED = (
 )
 """What a cluster without the protocol means."""
 
-_FENCED_INSTANCE_ID, _UNRELEASED_INSTANCE_ID = 82, 111
+UNRELEASED_INSTANCE_ID = 111
+"""Number of the error that a member gets whose instance id another one still holds."""
+
+_FENCED_INSTANCE_ID = 82
 _UNSUPPORTED_VERSION = 35
 _NO_STATIC_MEMBERS = "Static membership is not"
 _OTHER_TOPOLOGY = "Topology updates are not supported yet"
@@ -74,7 +77,7 @@ def creation_denied(group: str, text: str) -> AuthorizationException | None:
 
 def takes_the_instance_id(code: int) -> bool:
     """Whether the error means that another member has this one's ``group.instance.id``."""
-    return code in (_FENCED_INSTANCE_ID, _UNRELEASED_INSTANCE_ID)
+    return code in (_FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID)
 
 
 def refusal(group: str, instance_id: str | None, code: int, text: str, topics: Iterable[str] = ()) -> KafkaException:
@@ -82,7 +85,8 @@ def refusal(group: str, instance_id: str | None, code: int, text: str, topics: I
     if takes_the_instance_id(code):
         return FencedInstanceIdException(
             f"group {group}: another member uses group.instance.id={instance_id} ({text}). Give every instance "
-            "its own; one that was killed holds it until the group's streams.session.timeout.ms has passed"
+            "its own. One that was killed holds it until the group's streams.session.timeout.ms has passed, or it is "
+            "started again with the same state.dir"
         )
     if code == _UNSUPPORTED_VERSION:
         return UnsupportedVersionException(f"joining group {group}: {UNSUPPORTED}")

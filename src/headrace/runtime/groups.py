@@ -13,7 +13,7 @@ from headrace.topology.group import group_topology, topology_description
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from headrace.kafka import JoinClaims, Membership, TaskOffsets
     from headrace.topology.built import BuiltTopology
@@ -31,6 +31,7 @@ class MemberParts(NamedTuple):
         task_offsets: how far this process's copies of tasks are.
         end_offsets: by task with state the sum of its changelogs' ends; asks the brokers (classic protocol).
         standby_ends: the same of standby tasks, as last seen (streams protocol).
+        predecessors: members of dead processes, which may hold this one's ``group.instance.id`` (streams protocol).
     """
 
     thread_index: int
@@ -40,6 +41,7 @@ class MemberParts(NamedTuple):
     task_offsets: TaskOffsets
     end_offsets: TaskOffsets
     standby_ends: TaskOffsets
+    predecessors: Callable[[], Collection[str]]
 
 
 class GroupProtocol(Protocol):
@@ -110,6 +112,7 @@ class StreamsGroup:
             rack_id=config.rack_id,
             task_offsets=parts.task_offsets,
             task_end_offsets=parts.standby_ends,
+            predecessors=parts.predecessors,
             describe=(lambda: topology_description(self._built))
             if config["topology.description.push.enabled"]
             else None,

@@ -310,6 +310,7 @@ class StreamThread:
                 shared.positions,
                 lambda: end_sums(self._admin, self._plan, shared.application_id),
                 shared.positions.end_sums,
+                shared.predecessors.dead,
             )
         )
         later(self._close_membership)

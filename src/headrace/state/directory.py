@@ -94,18 +94,18 @@ class StateDirectory:
         self._replace(_METADATA, {"processId": str(process_id)})
         return process_id
 
-    def members(self) -> dict[int, str]:
-        """Ids of the group's members that the last process had, by thread, except those that left in good order."""
+    def members(self) -> dict[str, int]:
+        """Members of the group that are written down, by id the number of the thread whose each one is or was."""
         with contextlib.suppress(FileNotFoundError, ValueError, TypeError, AttributeError):
             found = json.loads((self.path / _MEMBERS).read_text(encoding="utf-8"))
-            return {int(index): str(member_id) for index, member_id in found.items()}
+            return {str(member_id): int(index) for member_id, index in found.items()}
         return {}
 
-    def keep_members(self, members: Mapping[int, str]) -> None:
-        """Write down the ids of the group's members that this process has, by thread."""
-        self._replace(_MEMBERS, {str(index): member_id for index, member_id in members.items()})
+    def keep_members(self, members: Mapping[str, int]) -> None:
+        """Write down members of the group, by id the number of the thread."""
+        self._replace(_MEMBERS, members)
 
-    def _replace(self, name: str, content: Mapping[str, str]) -> None:
+    def _replace(self, name: str, content: Mapping[str, str | int]) -> None:
         path = self.path / name
         draft = path.with_suffix(".tmp")
         draft.write_text(json.dumps(content), encoding="utf-8")

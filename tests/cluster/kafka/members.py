@@ -15,7 +15,7 @@ from headrace.records import TaskId, TopicPartition
 from headrace.topology.group import group_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from headrace.kafka import Membership
     from headrace.records import HostInfo
@@ -118,6 +118,7 @@ def streams_member(
     group_instance_id: str | None = None,
     host: HostInfo | None = None,
     store: str | None = None,
+    predecessors: Callable[[], Collection[str]] = tuple,
 ) -> Member:
     """A member of a streams group that reads a topic, a task for each partition, with a store if one is named."""
     builder = StreamsBuilder()
@@ -137,6 +138,7 @@ def streams_member(
             max_poll_interval_ms=max_poll_interval_ms,
             group_instance_id=group_instance_id,
             host=host,
+            predecessors=predecessors,
         )
     )
 

@@ -169,6 +169,17 @@ def test_a_fenced_member_joins_again_once_its_thread_knows() -> None:
     assert identity.generation == 7
 
 
+def test_a_member_whose_group_was_deleted_is_lost_and_joins_the_next_one() -> None:
+    world = World()
+    world.beat()
+    world.answer(A)
+    world.beat()
+    (lost,) = world.refuse(69)
+    assert isinstance(lost, Lost)
+    assert lost.tasks == {A}
+    assert world.beat().epoch == JOIN_EPOCH
+
+
 def test_an_answer_of_an_earlier_life_means_nothing() -> None:
     world = World()
     world.joined(A)

@@ -56,7 +56,7 @@ def test_the_dead_leave_once_the_newcomer_is_known(tmp_path: Path) -> None:
     watch(predecessors, 1, newcomer)
     watch(predecessors, 1, newcomer)
     assert newcomer.asked == [frozenset({"old-1", "old-2"})] * 2, "asked again until it is done, and then no more"
-    assert set(directory.members().values()) == {"new"}, "who is gone is not looked for at the next start"
+    assert set(directory.members()) == {"new"}, "who is gone is not looked for at the next start"
     directory.close()
 
 
@@ -77,8 +77,23 @@ def test_a_second_crash_before_the_first_is_cleared_up_forgets_nobody(tmp_path: 
     watch(Predecessors(directory), 1, Member("new", ready=False))
     directory.close()
     again = StateDirectory(tmp_path, "app")
-    assert set(again.members().values()) == {"new", "old-1", "old-2"}
+    assert set(again.members()) == {"new", "old-1", "old-2"}
     again.close()
+
+
+def test_a_static_member_makes_only_those_leave_whose_place_nobody_else_takes(tmp_path: Path) -> None:
+    directory = crashed(tmp_path, "old-1", "old-2", "old-3")
+    predecessors = Predecessors(directory, static_threads=2)
+    assert predecessors.dead() == {"old-1", "old-2", "old-3"}
+    first, second = Member("new-1"), Member("new-2")
+    watch(predecessors, 1, first)
+    watch(predecessors, 1, first)
+    assert first.asked == [frozenset({"old-1", "old-3"})], "the second thread comes back with the id of its own"
+    watch(predecessors, 2, second)
+    assert second.asked == [frozenset({"old-2"})]
+    assert predecessors.dead() == frozenset()
+    assert directory.members() == {"new-1": 1, "new-2": 2}
+    directory.close()
 
 
 def test_a_broken_file_means_nobody(tmp_path: Path) -> None:
