@@ -58,7 +58,7 @@ def _texts(graph: Graph) -> set[tuple[str, str]]:
         if step["op"] in _SOURCES
         for topic in step.get("topics", [step.get("topic")])
         for part in ("key", "value")
-        if step.get(part, graph.default[part]) == "string"
+        if step.get(part, graph.default[part]).startswith(("string", "except:"))
     }
 
 
@@ -158,6 +158,8 @@ def _config(graph: Graph) -> tuple[dict[str, Any], bool]:
         config["deserialization.exception.handler"] = f"{_ERRORS}LogAndContinueExceptionHandler"
     if graph.goes_on:
         config["processing.exception.handler"] = f"{_ERRORS}LogAndContinueProcessingExceptionHandler"
+    if graph.resumes:
+        config["production.exception.handler"] = "Resumes"
     if graph.dead_letters and all({k, v} <= {"string", "digits", "json"} for k, v in graph.topics.values()):
         # the bytes of records come back as texts
         config["errors.dead.letter.queue.topic.name"] = "dlq"

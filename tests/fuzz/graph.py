@@ -48,6 +48,8 @@ class Graph:
         self.odd = rng.random() < 0.12
         self.goes_on = self.odd and rng.random() < 0.4
         """Whether the processing handler goes on."""
+        self.resumes = self.odd and rng.random() < 0.3
+        """Whether the production handler goes on."""
         self.dead_letters = self.odd and rng.random() < 0.25
         self.time = Time.random(rng)
         self.named = rng.choice((0.0, 0.0, 0.2, 0.6))
@@ -65,6 +67,8 @@ class Graph:
         """Types of keys and values, and the kind, of the stores of processors."""
         self.globals: list[tuple[str, str, str]] = []
         """Name, key type and value type of global stores."""
+        self.names: list[str] = []
+        """Names given so far."""
         self.wall_clock = False
         self._numbers = 0
 
@@ -82,10 +86,15 @@ class Graph:
     def mistyped(self, share: float = 0.1) -> bool:
         """Whether a function, processor or look-up is to get what is of another type than it takes.
 
-        Not where the processing handler goes on: in the Java library a ClassCastException passes by the handler of the
-        operator that fails. Here what a function raises for a wrong type is like anything else that it raises.
+        Not where a handler goes on: in the Java library a ClassCastException passes by the processing handler of the
+        operator that fails, and by the production handler. Here what a function or a serializer raises for a wrong type
+        is like anything else that it raises.
         """
-        return not self.goes_on and self.strange(share)
+        return not self.goes_on and not self.resumes and self.strange(share)
+
+    def failing(self, otherwise: str, name: str = "fail_if") -> str:
+        """A function that fails for one value in some of the odd cases, else the given one."""
+        return f"{name}({self.rng.choice(('a', '1', 'x', 'null'))})" if self.odd and self.chance(0.08) else otherwise
 
     def number(self) -> int:
         """The next number for a name."""
@@ -97,9 +106,10 @@ class Graph:
         if self.strange(0.05):
             # headrace refuses stores whose topics no broker would take; the Java library leaves that to the broker
             free = ("a b", "é", ".") if prefix in {"N", "p", "src", "snk"} else ()
-            taken: str = self.rng.choice((f"{prefix}1", f"{prefix}2", *free))
+            taken: str = self.rng.choice((f"{prefix}1", f"{prefix}2", *free, *self.names))
             return taken
-        return f"{prefix}{self.number()}"
+        self.names.append(f"{prefix}{self.number()}")
+        return self.names[-1]
 
     def maybe_named(self, step: dict[str, Any]) -> None:
         """Names the step in some of the cases."""
@@ -157,12 +167,17 @@ class Graph:
                 continue
             known = of.key_serde if part == "key" else of.value_serde
             needed = right is not None and (known or self.default[part]) != right
-            if self.strange():
+            if self._wrong_serde(source):
                 # an empty text is, to the Java side's JSON parser, a value that is missing and not null
                 chosen[part] = self.rng.choice(("string", "long", "string" if source else "json"))
-            elif right is not None and (needed or self.chance(0.2)) and not self.strange():
-                chosen[part] = right
+            elif right is not None and (needed or self.chance(0.2)) and not self._wrong_serde(source):
+                picky = right == "string" and self.odd and self.chance(0.1)
+                chosen[part] = f"except:{self.rng.choice(('a', 'b', 'x', 'a:1', ''))}" if picky else right
         return chosen
+
+    def _wrong_serde(self, source: bool) -> bool:
+        """Whether a serde is to be another one; a source's makes everything below it mistyped."""
+        return self.mistyped() if source or self.resumes else self.strange()
 
     def grouped(self, of: Handle) -> tuple[dict[str, Any] | None, str | None, str | None]:
         """A ``grouped`` option, and the serdes known after it."""

@@ -73,7 +73,7 @@ def records(
         wall_clock: Whether the topology looks at the wall clock.
     """
     with_headers = rng.random() < 0.3
-    nulls = rng.choice((0.0, 0.02, 0.08)), rng.choice((0.0, 0.05, 0.15, 0.3))
+    nulls = rng.choice((0.0, 0.02, 0.08)), rng.choice((0.0, 0.05, 0.15, 0.3, 0.6))
     made: list[dict[str, Any]] = []
     names = sorted(topics)
     for _ in range(rng.choice((4, 8, 12, 12, 20, 20, 30, 45))):

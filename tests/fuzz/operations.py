@@ -31,7 +31,7 @@ def _consumed(g: Graph, step: dict[str, Any], made: Handle) -> None:
     if g.chance(0.05):
         step["offset_reset"] = g.rng.choice(("earliest", "latest"))
     if g.chance(0.06) and g.time.unit == 1 and made.value in (*kinds.NUMBERS, "string"):
-        step["timestamp_from"] = "length" if made.value == "string" else "identity"
+        step["timestamp_from"] = "length" if made.value == "string" else g.failing("identity")
 
 
 def stream(g: Graph) -> bool:
@@ -129,7 +129,7 @@ def filtered(g: Graph) -> bool:
     of, step = _of(g, "stream", "table")
     if of is None:
         return False
-    fn = kinds.predicate(g.rng, _value_kind(g, of))
+    fn = g.failing(kinds.predicate(g.rng, _value_kind(g, of)))
     step = {"op": g.rng.choice(("filter", "filterNot")), **step, "fn": fn}
     made = g.derived(of, of.kind)
     g.maybe_named(step)
@@ -175,6 +175,8 @@ def mapped(g: Graph) -> bool:
         made = g.derived(of, "stream", key=key, value=value, key_serde=None, value_serde=None)
     else:
         fn, key = kinds.key_function(g.rng, of.key, _value_kind(g, of))
+        if (fails := g.failing(fn)) != fn:
+            fn, key = fails, of.key
         step = {"op": "selectKey", **step, "fn": fn}
         made = g.derived(of, "stream", key=key, key_serde=None)
     g.maybe_named(step)
@@ -188,6 +190,8 @@ def flat_mapped(g: Graph) -> bool:
     if of is None:
         return False
     fn, key, value = kinds.list_function(g.rng, of.key, of.value)
+    if (fails := g.failing(fn)) != fn:
+        fn, key, value = fails, of.key, of.value
     if g.chance(0.5):
         step = {"op": "flatMap", **step, "fn": fn}
         made = g.derived(of, "stream", key=key, value=value, key_serde=None, value_serde=None)
@@ -245,7 +249,7 @@ def split(g: Graph) -> bool:
         return ({"name": f"b{g.number()}"} if prefix and g.chance(0.5) else {}) | {"as": made.name}
 
     step["branches"] = [
-        {"pred": kinds.predicate(g.rng, of.value)} | branch() for _ in range(g.rng.choice((1, 2, 2, 3)))
+        {"pred": g.failing(kinds.predicate(g.rng, of.value))} | branch() for _ in range(g.rng.choice((1, 2, 2, 3)))
     ]
     step["default"] = branch() if g.chance(0.5) else None
     g.add(step)
@@ -257,7 +261,8 @@ def repartitioned(g: Graph) -> bool:
     of, step = _of(g, "stream", where=lambda h: kinds.serde(h.key) is not None)
     if of is None:
         return False
-    step = {"op": "repartition", **step} | g.serdes(of)
+    # the Java library's topic has the default serde where no key serde is given, whatever the stream's is
+    step = {"op": "repartition", **step} | g.serdes(of if g.mistyped(0.5) else replace(of, key_serde=None))
     if g.chance(0.4):
         step["name"] = g.name("R")
     if g.chance(0.15):
@@ -281,7 +286,7 @@ def sink(g: Graph, of: Handle | None = None) -> bool:
         step["topic_fn"] = f"const({step.pop('topic')})"
         if (of.key, of.value) == ("string", "string") and g.chance(0.7):
             step["topic_fn"] = g.rng.choice(("prepend(dyn-)", "key_value", "before(:)", "str_or_null"))
-            step["topic_fn"] = g.rng.choice((step["topic_fn"], "const(dyn)"))
+            step["topic_fn"] = g.failing(g.rng.choice((step["topic_fn"], "const(dyn)")))
     g.maybe_named(step)
     g.add(step)
     return True
@@ -436,7 +441,7 @@ def reduced(g: Graph) -> bool:
     of, step = _of(g, *_GROUPS)
     if of is None:
         return False
-    step = {"op": "reduce", **step, "fn": kinds.reduce_function(g.rng, _value_kind(g, of))}
+    step = {"op": "reduce", **step, "fn": g.failing(kinds.reduce_function(g.rng, _value_kind(g, of)))}
     if of.kind == "grouped_table":
         step["subtractor"] = {"plus": "minus", "sum": "sub", "sum_null_at(0)": "sub"}.get(step["fn"], "first")
     made = _aggregated(g, of, of.value, of.value_serde)
@@ -457,7 +462,7 @@ def aggregated(g: Graph) -> bool:
         step = {"op": "aggregate", **step, "init": init}
     else:
         init, fn, subtractor, merger, value = kinds.aggregate_functions(g.rng, _value_kind(g, of))
-        step = {"op": "aggregate", **step, "init": init, "fn": fn}
+        step = {"op": "aggregate", **step, "init": init, "fn": g.failing(fn, "plus_fail_if") if fn == "plus" else fn}
         if of.kind == "grouped_table":
             step["subtractor"] = subtractor
     if of.window is not None and of.window["type"] == "session" and of.kind in {"windowed", "windowed_cogroup"}:
@@ -515,12 +520,14 @@ def suppressed(g: Graph) -> bool:
         step["ms"] = g.ms(0, 1, 5, 10, 30)
         if g.chance(0.35):
             step["max_records"] = g.rng.choice((1, 2, 3, 10))
-            if g.chance(0.2):
-                step["full"] = "shutdown"
         elif g.chance(0.25):
             step["max_bytes"] = g.rng.choice((50, 100, 200, 500, 1000))
-    elif g.chance(0.15):
-        step["max_records"] = g.rng.choice((2, 5, 100))
+        if len(step) > 4 and g.chance(0.2):
+            step["full"] = "shutdown"
+    elif g.chance(0.2):
+        step |= g.rng.choice(
+            ({"max_records": g.rng.choice((2, 5, 100))}, {"max_bytes": g.rng.choice((200, 1000, 5000))})
+        )
     if g.chance(0.1):
         step["logging"] = False
     g.maybe_named(step)
@@ -529,6 +536,11 @@ def suppressed(g: Graph) -> bool:
 
 
 # joins
+
+
+def _joiner(g: Graph, of: Handle, other: Handle, *, keyed: bool) -> tuple[str, str]:
+    fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=keyed)
+    return (g.failing(fn) if fn == "plus" else fn), value
 
 
 def _other_key(g: Graph, table: Handle) -> bool:
@@ -548,7 +560,7 @@ def stream_table_join(g: Graph) -> bool:
     other = g.pick("table", where=lambda h: h.key == of.key or _other_key(g, h))
     if other is None:
         return False
-    fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=True)
+    fn, value = _joiner(g, of, other, keyed=True)
     how = g.rng.choice(("inner", "left", "left", "outer" if g.strange() else "inner"))
     step = {"op": "join", **step, "with": other.name, "how": how, "joiner": fn}
     joined: dict[str, Any] = g.serdes(of)
@@ -575,7 +587,7 @@ def stream_global_join(g: Graph) -> bool:
     key_fn, key = kinds.key_function(g.rng, of.key, of.value, other.key)
     if key != other.key and not {key, other.key} <= set(kinds.TEXTS) and not g.strange():
         return False
-    fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=True)
+    fn, value = _joiner(g, of, other, keyed=True)
     how = g.rng.choice(("inner", "left"))
     step = {"op": "join", **step, "with": other.name, "how": how, "joiner": fn, "key_fn": key_fn}
     g.maybe_named(step)
@@ -594,7 +606,7 @@ def stream_stream_join(g: Graph) -> bool:
         if found is None:
             return False
         other = found
-    fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=True)
+    fn, value = _joiner(g, of, other, keyed=True)
     step = {"op": "join", **step, "with": other.name, "how": g.rng.choice(("inner", "left", "outer")), "joiner": fn}
     window: dict[str, Any] = {"diff_ms": g.ms(0, 1, 3, 5, 10, 20)}
     if g.chance(0.6):
@@ -632,7 +644,7 @@ def table_table_join(g: Graph) -> bool:
     other = g.pick("table", where=lambda h: h.key == of.key or _other_key(g, h))
     if other is None or (other is of and not g.chance(0.2)):
         return False
-    fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=False)
+    fn, value = _joiner(g, of, other, keyed=False)
     how = g.rng.choice(("inner", "left", "outer"))
     step = {"op": "join", **step, "with": other.name, "how": how, "joiner": fn}
     made = g.derived(
@@ -655,9 +667,9 @@ def foreign_key_join(g: Graph) -> bool:
     key_fn, key = kinds.key_function(g.rng, of.key, of.value, other.key)
     if key != other.key and not {key, other.key} <= set(kinds.TEXTS) and not g.strange():
         return False
-    if not (g.fits(of) and g.fits(other)) and not g.strange(0.5):
+    if not (g.fits(of) and g.fits(other)) and not g.mistyped(0.5):
         return False
-    fn, value = kinds.join_function(g.rng, of.value, other.value, keyed=False)
+    fn, value = _joiner(g, of, other, keyed=False)
     how = g.rng.choice(("inner", "left"))
     step = {"op": "join", **step, "with": other.name, "how": how, "joiner": fn, "key_fn": key_fn}
     if g.chance(max(g.named, 0.1)):

@@ -13,26 +13,29 @@ if TYPE_CHECKING:
     from fuzz.graph import Graph
 
 
-_PROCESSORS: Final = ("forward", "upper_value", "drop", "add_header", "metadata", "times", "shift_time", "to_child") + (
-    "store_count", "dedupe", "window_sum", "buffer", "ticks", "table_put"
-) * 2  # fmt: skip
+_PROCESSORS: Final = (
+    "forward", "upper_value", "drop", "add_header", "metadata", "times", "shift_time", "to_child", "fail_if", "walk"
+) + ("store_count", "dedupe", "window_sum", "buffer", "ticks", "table_put") * 2  # fmt: skip
 
 
-def _store(g: Graph, key: str, value: str, kind: str = "kv", *, papi: bool = False) -> str:
-    """A store for such rows, a new one as a rule; gives its name."""
+def _store(g: Graph, key: str, value: str, kind: str = "kv", *, papi: bool = False, snapshots: bool = False) -> str:
+    """A store for such rows, a new one as a rule; gives its name.
+
+    An iterator of the Java library is a snapshot only with ``snapshots``, one of headrace's always.
+    """
     wanted = (key, value, kind)
     same = [name for name, of in g.stores.items() if of == wanted]
-    if same and g.chance(0.25):
+    if same and not snapshots and g.chance(0.25):
         return g.rng.choice(same)
     name = g.name("st")
     g.stores[name] = wanted
     step: dict[str, Any] = {"op": "addStateStore", "name": name, "type": kind}
     if kind == "window":
         step["retention_ms"], step["window_ms"] = g.ms(20, 50, 200), g.ms(1, 5, 10)
-    if g.chance(0.4):
+    if not snapshots and g.chance(0.4):
         step["store"] = "in_memory"
     step["key"], step["value"] = kinds.serde(key), kinds.serde(value)
-    if g.chance(0.35):
+    if not snapshots and g.chance(0.35):
         step["caching"] = g.chance(0.7)
     if g.chance(0.2):
         step["logging"] = g.chance(0.3)
@@ -76,11 +79,19 @@ def choose(g: Graph, key: str, value: str, *, papi: bool = False) -> tuple[dict[
             step["args"] = _ticking(g)
             if g.chance(0.3):
                 step["args"]["cancel_after"] = g.rng.choice((1, 2, 5))
+            if g.odd and g.chance(0.3):
+                step["args"]["fail_at"] = g.rng.choice((1, 2, 5))
         case "table_put" if plain:
             step["stores"] = [_store(g, key, value, g.rng.choice(("kv", "timestamped_kv")), papi=papi)]
         case "to_child" if not g.strange():
             return None
-        case "store_count" | "dedupe" | "window_sum" | "buffer" | "ticks" | "table_put":
+        case "fail_if":
+            if not g.odd:
+                return None
+            step["args"] = {"value": g.rng.choice(("a", "1", "x", "null"))}
+        case "walk" if plain:
+            step["stores"] = [_store(g, key, value, papi=papi, snapshots=True)]
+        case "store_count" | "dedupe" | "window_sum" | "buffer" | "ticks" | "table_put" | "walk":
             return None
         case _:
             pass
@@ -104,12 +115,16 @@ def process_values(g: Graph) -> bool:
     if of is None:
         return False
     name, value = (
-        g.rng.choice(("forward", "upper_value", "twice", "store_count", "lookup", "lookup", "lookup")),
+        g.rng.choice(("forward", "upper_value", "twice", "fail_if", "store_count", "lookup", "lookup", "lookup")),
         of.value,
     )
     step: dict[str, Any] = {"op": "processValues", "in": of.name, "processor": name}
     if name == "upper_value" and of.value not in kinds.TEXTS:
         return False
+    if name == "fail_if":
+        if not g.odd:
+            return False
+        step["args"] = {"value": g.rng.choice(("a", "1", "x", "null"))}
     if name == "store_count":
         if kinds.serde(of.key) is None:
             return False

@@ -32,10 +32,11 @@ def _unknown(kind: str, call: Call) -> NoReturn:
     raise IllegalStateException(f"no {kind} function named {call.name}")
 
 
-def _fail_if(value: Any, arg: str) -> Any:
+def _fail_if(value: Any, arg: str, result: Any) -> Any:
+    """``result``, unless the value's text is ``arg``."""
     if text(value) == arg:
         raise IllegalStateException(f"fail_if {arg}")
-    return value
+    return result
 
 
 def _string(value: Any) -> str:
@@ -85,7 +86,7 @@ _VALUE_OF_NULL: dict[str, Callable[[Any, Any, str], Any]] = {
     "null": lambda k, v, arg: None,
     "key_value": lambda k, v, arg: f"{text(k)}:{text(v)}",
     "str_or_null": lambda k, v, arg: text(v),
-    "fail_if": lambda k, v, arg: _fail_if(v, arg),
+    "fail_if": lambda k, v, arg: _fail_if(v, arg, v),
 }
 _VALUE: dict[str, Callable[[Any, str], Any]] = {
     "upper": lambda v, arg: _string(v).upper(),
@@ -139,6 +140,8 @@ _KEY_OF_VALUE: dict[str, Callable[[Any, str], Any]] = {
 def key(written: str) -> Callable[[Any, Any], Any]:
     """A key function ``(key, value) -> key``."""
     call = Call.of(written)
+    if call.name == "fail_if":
+        return lambda k, v: _fail_if(v, call.arg, k)
     if call.name in _KEY:
         of_key = _KEY[call.name]
         return lambda k, v: of_key(k, call.arg)
@@ -166,6 +169,7 @@ _PREDICATE: dict[str, Callable[[Any, Any, str], bool]] = {
     "key_is": lambda k, v, arg: text(k) == arg,
     "key_starts_with": lambda k, v, arg: text(k).startswith(arg),
     "value_not_null": lambda k, v, arg: v is not None,
+    "fail_if": lambda k, v, arg: bool(_fail_if(v, arg, True)),
 }
 _PREDICATE_OF_VALUE: dict[str, Callable[[Any, str], bool]] = {
     "value_gt": lambda v, arg: number(v) > int(arg),
@@ -195,6 +199,8 @@ def many(written: str) -> Callable[[Any, Any], list[Any]]:
     match call.name:
         case "none":
             return lambda k, v: []
+        case "fail_if":
+            return lambda k, v: [_fail_if(v, call.arg, v)]
         case "repeat":
             times = int(call.arg)
             return lambda k, v: [v] * times
@@ -229,6 +235,8 @@ def reduce(written: str) -> Callable[[Any, Any], Any]:
     call = Call.of(written)
     if call.name in _REDUCE:
         return _REDUCE[call.name]
+    if call.name == "fail_if":
+        return lambda a, b: _fail_if(b, call.arg, b)
     if call.name != "sum_null_at":
         _unknown("reduce", call)
     null_at = int(call.arg)
@@ -258,6 +266,8 @@ def aggregate(written: str) -> Callable[[Any, Any, Any], Any]:
     call = Call.of(written)
     if call.name in _AGGREGATE:
         return _AGGREGATE[call.name]
+    if call.name == "plus_fail_if":
+        return lambda k, v, agg: _fail_if(v, call.arg, f"{text(agg)}+{text(v)}")
     if call.name != "plus_null_at":
         _unknown("aggregate", call)
     return lambda k, v, agg: None if text(v) == call.arg else f"{text(agg)}+{text(v)}"
@@ -298,6 +308,8 @@ _JOIN: dict[str, Callable[[Any, Any, Any], Any]] = {
 def joiner(written: str) -> Callable[[Any, Any, Any], Any]:
     """A join function ``(key, left, right) -> value``."""
     call = Call.of(written)
+    if call.name == "fail_if":
+        return lambda k, left, right: _fail_if(left, call.arg, _fail_if(right, call.arg, f"{text(left)}+{text(right)}"))
     if call.name not in _JOIN:
         _unknown("join", call)
     return _JOIN[call.name]

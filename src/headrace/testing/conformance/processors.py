@@ -12,7 +12,7 @@ from headrace.testing.conformance import functions
 from headrace.testing.conformance.values import text, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from headrace.api.processor import Cancellable, FixedKeyProcessorContext, ProcessorContext, TransformerContext
     from headrace.api.record import FixedKeyRecord
@@ -89,7 +89,9 @@ class _WindowSum(_WithStore):
 class _Ticks(Processor[Any, Any, Any, Any]):
     def __init__(self, step: Mapping[str, Any]) -> None:
         self._punctuation = _punctuation(step)
-        self._left: int = step["args"].get("cancel_after", -1)
+        self._cancel_after: int = step["args"].get("cancel_after", -1)
+        self._fail_at: int = step["args"].get("fail_at", -1)
+        self._ticks = 0
         self._handle: Cancellable | None = None
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
@@ -101,9 +103,28 @@ class _Ticks(Processor[Any, Any, Any, Any]):
 
     def _tick(self, timestamp: int) -> None:
         self.context.forward(Record("tick", str(timestamp), timestamp))
-        self._left -= 1
-        if self._left == 0 and self._handle is not None:
+        self._ticks += 1
+        if self._ticks == self._fail_at:
+            raise IllegalStateException(f"tick {self._ticks}")
+        if self._ticks == self._cancel_after and self._handle is not None:
             self._handle.cancel()
+
+
+class _Walk(_WithStore):
+    """Leaves an iterator open from record to record, over commits."""
+
+    def __init__(self, step: Mapping[str, Any]) -> None:
+        super().__init__(step["stores"][0])
+        self._rows: Iterator[tuple[Any, Any]] | None = None
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._store.put(record.key, record.value)
+        if self._rows is None:
+            self._rows = iter(self._store.all())
+        for key, value in self._rows:
+            self.context.forward(record.with_key(key).with_value(value))
+            return
+        self._rows = None
 
 
 class _TablePut(_WithStore):
@@ -150,6 +171,7 @@ _WITH_STORE: dict[str, Callable[[str], Processor[Any, Any, Any, Any]]] = {
 _WITH_STEP: dict[str, Callable[[Mapping[str, Any]], Processor[Any, Any, Any, Any]]] = {
     "buffer": _Buffer,
     "ticks": _Ticks,
+    "walk": _Walk,
     "window_sum": _WindowSum,
 }
 
@@ -160,6 +182,11 @@ def supplier(step: Mapping[str, Any]) -> Callable[[], Processor[Any, Any, Any, A
     if name in _SIMPLE:
         body = _SIMPLE[name]
         return lambda: _Simple(body)
+    if name == "fail_if":
+        checked = functions.value(f"fail_if({step['args']['value']})")
+        return lambda: _Simple(
+            lambda context, record: context.forward(record.with_value(checked(record.key, record.value)))
+        )
     if name == "shift_time":
         shift: int = step["args"]["ms"]
         return lambda: _Simple(lambda context, record: context.forward(record.with_timestamp(record.timestamp + shift)))
@@ -222,6 +249,11 @@ def fixed_key_supplier(step: Mapping[str, Any]) -> Callable[[], FixedKeyProcesso
     if name in _FIXED:
         body = _FIXED[name]
         return lambda: _FixedSimple(body)
+    if name == "fail_if":
+        checked = functions.value(f"fail_if({step['args']['value']})")
+        return lambda: _FixedSimple(
+            lambda context, record: context.forward(record.with_value(checked(record.key, record.value)))
+        )
     if name == "store_count":
         counted: str = step["stores"][0]
         return lambda: _FixedStoreCount(counted)

@@ -10,6 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import errors
+from headrace.api.handlers import DefaultProductionExceptionHandler, Response
 from headrace.config import StreamsConfig
 from headrace.errors import SerializationException
 from headrace.state import (
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, SerializationExceptionOrigin
     from headrace.topology import Topology
 
 _APPLICATION_ID = "golden"
 _SERDES = "org.apache.kafka.common.serialization.Serdes$"
 _DEFAULT_SERDES = ("default.key.serde", "default.value.serde")
+_PRODUCTION = "production.exception.handler"
 _LONG = 200
 """Characters up to which a difference shows the whole row."""
 _JAVA_ERRORS: dict[str, tuple[type[BaseException], ...]] = {
@@ -138,7 +141,25 @@ def case_config(case: Mapping[str, Any]) -> dict[str, Any]:
         # the vocabulary's own, which tell Java's types apart
         name = config[key].removeprefix(_SERDES).removesuffix("Serde").lower()
         config[key] = serde(name) if name in {"string", "long", "integer", "double"} else config[key]
+    if config.get(_PRODUCTION) == "Resumes":
+        config[_PRODUCTION] = _Resumes()
     return config
+
+
+class _Resumes(DefaultProductionExceptionHandler):
+    """The handler of that name: what cannot be written is left out."""
+
+    def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, exception: Exception) -> Response:
+        return Response.resume()
+
+    def handle_serialization_error(
+        self,
+        context: ErrorHandlerContext,
+        record: ProducerRecord,
+        exception: Exception,
+        origin: SerializationExceptionOrigin,
+    ) -> Response:
+        return Response.resume()
 
 
 class Run:

@@ -18,7 +18,7 @@ from headrace.api.options import (
     TableJoined,
 )
 from headrace.api.stores import StoreType
-from headrace.api.suppressed import BufferConfig, StrictBufferConfig, Suppressed
+from headrace.api.suppressed import BufferConfig, EagerBufferConfig, StrictBufferConfig, Suppressed
 from headrace.api.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from headrace.dsl import (
     CogroupedKStream,
@@ -423,10 +423,10 @@ def _suppressed(step: Mapping[str, Any]) -> Suppressed[Any]:
     buffer: BufferConfig = BufferConfig.unbounded()
     if "max_records" in step:
         buffer = BufferConfig.max_records(step["max_records"])
-        if final or step.get("full") == "shutdown":
-            buffer = buffer.shut_down_when_full()
-    elif "max_bytes" in step and not final:
+    elif "max_bytes" in step:
         buffer = BufferConfig.max_bytes(step["max_bytes"])
+    if isinstance(buffer, EagerBufferConfig) and (final or step.get("full") == "shutdown"):
+        buffer = buffer.shut_down_when_full()
     if step.get("logging") is False:
         buffer = buffer.with_logging_disabled()
     if final:

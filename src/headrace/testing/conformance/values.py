@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.serde import Deserializer, Serde, Serializer
 from headrace.api.windows import SessionWindow, TimeWindow, Windowed
-from headrace.errors import IllegalStateException
+from headrace.errors import IllegalStateException, SerializationException
 from headrace.serdes import JsonSerde, Serdes, WindowedSerdes
 
 if TYPE_CHECKING:
@@ -177,6 +177,35 @@ class _Only(Serializer[Any]):
         return self._of.serialize(topic, data)
 
 
+def _good(data: Any, bad: str) -> Any:
+    if data == bad:
+        raise SerializationException(f"except {bad}")
+    return data
+
+
+class _ExceptSerializer(Serializer[str]):
+    """Texts but one, which does not encode."""
+
+    def __init__(self, bad: str) -> None:
+        self._bad = bad
+
+    def serialize(self, topic: str, data: str | None) -> bytes | None:
+        """See :class:`headrace.api.serde.Serializer`."""
+        return _SERDES["string"].serializer.serialize(topic, _good(data, self._bad))
+
+
+class _ExceptDeserializer(Deserializer[str]):
+    """Texts but one, which does not decode."""
+
+    def __init__(self, bad: str) -> None:
+        self._bad = bad
+
+    def deserialize(self, topic: str, data: bytes | None) -> str | None:
+        """See :class:`headrace.api.serde.Deserializer`."""
+        text: str | None = _good(_SERDES["string"].deserializer.deserialize(topic, data), self._bad)
+        return text
+
+
 def _only(kind: type[Any], of: Serde[Any], deserializer: Deserializer[Any] | None = None) -> Serde[Any]:
     return Serde(_Only(kind, of.serializer), deserializer or of.deserializer, immutable=True, exact=True)
 
@@ -199,6 +228,8 @@ def serde(name: str | None) -> Serde[Any] | None:
     if name is None:
         return None
     kind, _, size = name.partition(":")
+    if kind == "except":
+        return Serde(_ExceptSerializer(size), _ExceptDeserializer(size), immutable=True, exact=True)
     if kind == "time_windowed":
         return WindowedSerdes.time_windowed(_SERDES["string"], int(size))
     if kind == "session_windowed":
