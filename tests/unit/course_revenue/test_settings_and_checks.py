@@ -95,6 +95,9 @@ def test_settings_have_defaults_and_leave_other_keys_alone() -> None:
     ("properties", "says"),
     [
         ({"course.revenue.on.broken.line": "skip"}, "must be fail or reject, not 'skip'"),
+        ({"course.revenue.dedupe": "yes"}, "must be off or line-key, not 'yes'"),
+        ({"course.revenue.dedupe.retention.ms": "7d"}, "must be a number of milliseconds from 1 to"),
+        ({"course.revenue.dedupe.retention.ms": "0"}, "must be a number of milliseconds from 1 to"),
         ({"course.revenue.topic.line": "x"}, "did you mean course.revenue.topic.lines"),
         ({"course.revenue.topic.lines": " "}, "must be the name of a topic"),
         ({"course.revenue.topic.lines": "commerce.courses"}, "different from each other"),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from course_revenue.contract import OnBrokenLine
 from course_revenue.model import INT64_MAX
-from course_revenue.settings import Settings
+from course_revenue.settings import Dedupe, Settings
 from course_revenue.topology import REJECTED, build, build_topology
 
 from headrace import StreamsConfig
@@ -102,6 +102,10 @@ def internal_topics(settings: Settings) -> set[str]:
 def test_no_setting_changes_the_name_of_an_internal_topic() -> None:
     other_topics = Settings(lines="l", courses="commerce.courses", output="o", rejected="r")
     names = internal_topics(FAIL)
+    deduping = Settings(on_broken_line=OnBrokenLine.REJECT, dedupe=Dedupe.LINE_KEY)
+    assert internal_topics(deduping) - names == {"course-revenue-course-revenue-lines-changelog"}
+    assert internal_topics(Settings(dedupe=Dedupe.LINE_KEY)) == internal_topics(deduping)
+    assert names <= internal_topics(deduping)
     assert names == internal_topics(REJECT) == internal_topics(other_topics)
     assert "course-revenue-course-revenue-changelog" in names
     assert "course-revenue-KSTREAM-KEY-SELECT-0000000004-repartition" in names

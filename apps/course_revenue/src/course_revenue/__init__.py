@@ -2,15 +2,18 @@
 
 ``model``     the records and the money rule, pure
 ``contract``  what makes a purchase line broken, and what is done about it
+``dedupe``    lines that come again
 ``settings``  the product's own settings beside those of Kafka Streams
 ``topology``  the job itself
 ``sample``    made-up purchase lines and courses
 ``topics``    the topics, and loading them
 ``totals``    the output topic as a table
 ``checks``    the plain sum over the input, and how the totals compare with it
+``headers``   what the product adds to records' headers
+``rejected``  the rejected topic, and replaying from it
 ``screen``    what a demo shows
 ``demo``      all of it on a local Kafka, in one terminal
-``cli``       the ``course-revenue`` command
+``cli``       the ``course-revenue`` command; ``operations`` the part of it for operators, ``options`` what both share
 """
 
 from __future__ import annotations

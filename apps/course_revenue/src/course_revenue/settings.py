@@ -1,46 +1,55 @@
 """The product's own settings, which stand in the same properties as those of Kafka Streams.
 
-| key                             | default                           | meaning                                        |
-| ------------------------------- | --------------------------------- | ---------------------------------------------- |
-| course.revenue.topic.lines      | commerce.purchase_line            | purchase lines, in                             |
-| course.revenue.topic.courses    | commerce.courses                  | the course catalog, in, compacted              |
-| course.revenue.topic.output     | commerce.course_revenue           | totals, out, compacted                         |
-| course.revenue.topic.rejected   | commerce.course_revenue.rejected  | broken lines, out, only with ``reject``        |
-| course.revenue.on.broken.line   | fail                              | ``fail`` or ``reject``, see contract           |
+| key                                | default                           | meaning                                    |
+| ---------------------------------- | --------------------------------- | ------------------------------------------ |
+| course.revenue.topic.lines         | commerce.purchase_line            | purchase lines, in                         |
+| course.revenue.topic.courses       | commerce.courses                  | the course catalog, in, compacted          |
+| course.revenue.topic.output        | commerce.course_revenue           | totals, out, compacted                     |
+| course.revenue.topic.rejected      | commerce.course_revenue.rejected  | broken lines, out, only with ``reject``    |
+| course.revenue.on.broken.line      | fail                              | ``fail`` or ``reject``, see contract       |
+| course.revenue.dedupe              | off                               | ``off`` or ``line-key``, see dedupe        |
+| course.revenue.dedupe.retention.ms | 604800000 (7 days)                | how far apart a line and its repeat may be |
 """
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from course_revenue.contract import OnBrokenLine
 from headrace.errors import ConfigException
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+E = TypeVar("E", bound=Enum)
 
 PREFIX: Final = "course.revenue."
+_LONGEST_MS: Final = 10 * 366 * 24 * 3_600_000
 
-_FIELD_OF: Final[Mapping[str, str]] = {
-    "course.revenue.topic.lines": "lines",
-    "course.revenue.topic.courses": "courses",
-    "course.revenue.topic.output": "output",
-    "course.revenue.topic.rejected": "rejected",
-    "course.revenue.on.broken.line": "on_broken_line",
-}
+
+class Dedupe(Enum):
+    """What is done with a line that comes again (``course.revenue.dedupe``)."""
+
+    OFF = "off"
+    """It is a line of its own, and is added."""
+    LINE_KEY = "line-key"
+    """Order id and line id make it the same line, and it adds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Topic names, and what is done with a broken line."""
+    """Topic names, and what is done with broken lines and with repeated ones."""
 
     lines: str = "commerce.purchase_line"
     courses: str = "commerce.courses"
     output: str = "commerce.course_revenue"
     rejected: str = "commerce.course_revenue.rejected"
     on_broken_line: OnBrokenLine = OnBrokenLine.FAIL
+    dedupe: Dedupe = Dedupe.OFF
+    dedupe_retention_ms: int = 7 * 24 * 3_600_000
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> Settings:
@@ -53,18 +62,15 @@ class Settings:
         for key, value in properties.items():
             if not key.startswith(PREFIX):
                 continue
-            field = _FIELD_OF.get(key)
-            if field is None:
-                near = difflib.get_close_matches(key, _FIELD_OF, n=1)
+            row = _ROWS.get(key)
+            if row is None:
+                near = difflib.get_close_matches(key, _ROWS, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ConfigException(f"{key} is not a setting of course-revenue{hint}")
-            if field == "on_broken_line":
-                value = _on_broken_line(key, value)
-            elif not isinstance(value, str) or not value.strip():
-                raise ConfigException(f"{key} must be the name of a topic, not {value!r}")
-            given[field] = value
+            field, parse = row
+            given[field] = parse(key, value)
         settings = cls(**given)
-        names = [getattr(settings, f.name) for f in fields(settings) if f.name != "on_broken_line"]
+        names = (settings.lines, settings.courses, settings.output, settings.rejected)
         if len(set(names)) < len(names):
             raise ConfigException(f"the topics of course-revenue must be different from each other: {', '.join(names)}")
         return settings
@@ -75,9 +81,44 @@ def without_product_keys(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in properties.items() if not key.startswith(PREFIX)}
 
 
-def _on_broken_line(key: str, value: object) -> OnBrokenLine:
-    try:
-        return value if isinstance(value, OnBrokenLine) else OnBrokenLine(str(value).strip().lower())
-    except ValueError:
-        allowed = " or ".join(choice.value for choice in OnBrokenLine)
-        raise ConfigException(f"{key} must be {allowed}, not {value!r}") from None
+def _text(what: str) -> Callable[[str, object], str]:
+    def parse(key: str, value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigException(f"{key} must be {what}, not {value!r}")
+        return value
+
+    return parse
+
+
+def _one_of(kind: type[E]) -> Callable[[str, object], E]:
+    def parse(key: str, value: object) -> E:
+        try:
+            return value if isinstance(value, kind) else kind(str(value).strip().lower())
+        except ValueError:
+            allowed = " or ".join(choice.value for choice in kind)
+            raise ConfigException(f"{key} must be {allowed}, not {value!r}") from None
+
+    return parse
+
+
+def _milliseconds(key: str, value: object) -> int:
+    text = str(value).strip()
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= _LONGEST_MS):
+        raise ConfigException(
+            f"{key} must be a number of milliseconds from 1 to {_LONGEST_MS} (ten years), not {value!r}"
+        )
+    return int(text)
+
+
+_topic: Final = _text("the name of a topic")
+
+_ROWS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
+    "course.revenue.topic.lines": ("lines", _topic),
+    "course.revenue.topic.courses": ("courses", _topic),
+    "course.revenue.topic.output": ("output", _topic),
+    "course.revenue.topic.rejected": ("rejected", _topic),
+    "course.revenue.on.broken.line": ("on_broken_line", _one_of(OnBrokenLine)),
+    "course.revenue.dedupe": ("dedupe", _one_of(Dedupe)),
+    "course.revenue.dedupe.retention.ms": ("dedupe_retention_ms", _milliseconds),
+}
+"""By key, the field and what makes its value of what was given."""

@@ -1,8 +1,8 @@
 """The course-revenue job as a topology.
 
 With the default settings it is, node for node, the topology that the Java DSL makes of the same steps, so the names of
-its internal topics are the same. No setting changes those names: the rejecting processor and its neighbours have names
-of their own and take no number, and the rejected sink comes last.
+its internal topics are the same. No setting changes those names: the rejecting processor and its neighbours, and the
+deduping one, have names of their own and take no number, and the rejected sink comes last.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from course_revenue import dedupe
 from course_revenue.contract import BrokenLineError, OnBrokenLine, check, select_course
+from course_revenue.headers import REASON, Place, source_headers
 from course_revenue.model import Course, LineKey, LineWithCourse, PurchaseLine, Revenue
-from course_revenue.settings import Settings
+from course_revenue.settings import Dedupe, Settings
 from headrace import (
     Consumed,
     FixedKeyProcessor,
@@ -44,12 +46,6 @@ CONTRACT: Final = "line-contract"
 ACCEPTED: Final = "accepted-lines"
 REJECTED: Final = "rejected-lines"
 
-REASON_HEADER: Final = "course-revenue.reason"
-TOPIC_HEADER: Final = "course-revenue.source.topic"
-PARTITION_HEADER: Final = "course-revenue.source.partition"
-OFFSET_HEADER: Final = "course-revenue.source.offset"
-"""Headers of a rejected record: the broken rule's name, and where the record lies. UTF-8, numbers as decimal text."""
-
 
 def build(config: StreamsConfig) -> Topology:
     """The job for a configuration: what ``headrace topology show course_revenue.topology:build`` calls."""
@@ -65,7 +61,7 @@ def build_topology(
     """The job.
 
     Args:
-        settings: topic names, and what is done with a broken line.
+        settings: topic names, and what is done with broken and repeated lines.
         config: settings that the builder looks at (optimization); None for the defaults.
         select: the key selector of ``fail`` mode; another one must do what ``select_course`` does.
 
@@ -94,15 +90,19 @@ def build_topology(
         judged = received.process(LineContract, named=Named.as_(CONTRACT))
         # a processor, for a named one takes no number, while every other step takes one even when it is named
         lines = judged.process_values(Unpack, named=Named.as_(ACCEPTED))
-    revenue = (
-        lines.select_key(select)
-        .left_join(courses, LineWithCourse, Joined.with_(course_id_serde, line_serde, course_serde))
-        .group_by_key(Grouped.with_(course_id_serde, JsonSerde(LineWithCourse)))
-        .aggregate(
-            Revenue.zero,
-            _apply,
-            Materialized.as_(STORE).with_key_serde(course_id_serde).with_value_serde(revenue_serde),
+    joined = lines.select_key(select).left_join(
+        courses, LineWithCourse, Joined.with_(course_id_serde, line_serde, course_serde)
+    )
+    if settings.dedupe is Dedupe.LINE_KEY:
+        retention_ms = settings.dedupe_retention_ms
+        builder.add_state_store(dedupe.store_builder(retention_ms))
+        joined = joined.process_values(
+            lambda: dedupe.Dedupe(retention_ms), dedupe.STORE, named=Named.as_(dedupe.PROCESSOR)
         )
+    revenue = joined.group_by_key(Grouped.with_(course_id_serde, JsonSerde(LineWithCourse))).aggregate(
+        Revenue.zero,
+        _apply,
+        Materialized.as_(STORE).with_key_serde(course_id_serde).with_value_serde(revenue_serde),
     )
     revenue.to_stream().to(settings.output, Produced.with_(course_id_serde, revenue_serde))
     if judged is not None:
@@ -175,11 +175,9 @@ class LineContract(Processor["Received[LineKey]", "Received[PurchaseLine] | None
 
     def _reject(self, record: Record[Received[LineKey], Received[PurchaseLine] | None], reason: str) -> None:
         source = self.context.record_metadata()
-        headers = [*record.headers, (REASON_HEADER, reason.encode())]
+        headers = [*record.headers, (REASON, reason.encode())]
         if source is not None:
-            headers.append((TOPIC_HEADER, source.topic.encode()))
-            headers.append((PARTITION_HEADER, str(source.partition).encode()))
-            headers.append((OFFSET_HEADER, str(source.offset).encode()))
+            headers += source_headers(Place(source.topic, source.partition, source.offset))
             log.warning(
                 "rejected a line: %s (topic %s, partition %d, offset %d)",
                 reason,

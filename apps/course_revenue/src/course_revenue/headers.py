@@ -1,0 +1,69 @@
+"""Headers that the product adds to records. Their values are UTF-8 text, numbers in decimal.
+
+A rejected record has the producer's own headers, and behind them why it was rejected and where it lies in the input.
+A replayed record in the input topic has the producer's own, where it lay when it was rejected, and where in the
+rejected topic it was taken from. Of a name that stands several times the last one counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.topics import TopicRecord
+
+PREFIX: Final = "course-revenue."
+
+REASON: Final = "course-revenue.reason"
+SOURCE_TOPIC: Final = "course-revenue.source.topic"
+SOURCE_PARTITION: Final = "course-revenue.source.partition"
+SOURCE_OFFSET: Final = "course-revenue.source.offset"
+REPLAYED_PARTITION: Final = "course-revenue.replayed.partition"
+REPLAYED_OFFSET: Final = "course-revenue.replayed.offset"
+REPLAYED_BY: Final = "course-revenue.replayed.by"
+
+
+class Place(NamedTuple):
+    """Where a record lies."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
+def source_headers(place: Place) -> list[tuple[str, bytes | None]]:
+    """Headers that say where a record lies in the input."""
+    return [
+        (SOURCE_TOPIC, place.topic.encode()),
+        (SOURCE_PARTITION, str(place.partition).encode()),
+        (SOURCE_OFFSET, str(place.offset).encode()),
+    ]
+
+
+def producers_own(headers: Iterable[tuple[str, bytes | None]] | None) -> list[tuple[str, bytes | None]]:
+    """The headers without those of the product."""
+    return [header for header in headers or () if not header[0].startswith(PREFIX)]
+
+
+def text(record: TopicRecord, name: str) -> str | None:
+    """The last value of a header; None where there is none."""
+    found = [value for key, value in record.headers or () if key == name and value is not None]
+    return found[-1].decode(errors="replace") if found else None
+
+
+def number(record: TopicRecord, name: str) -> int | None:
+    """The last value of a header as a number; None where there is none, or no number."""
+    found = text(record, name)
+    return int(found) if found is not None and found.isdecimal() else None
+
+
+def source(record: TopicRecord) -> Place | None:
+    """Where a rejected or replayed record lay in the input; None where its headers do not say."""
+    topic = text(record, SOURCE_TOPIC)
+    partition, offset = number(record, SOURCE_PARTITION), number(record, SOURCE_OFFSET)
+    return None if topic is None or partition is None or offset is None else Place(topic, partition, offset)
