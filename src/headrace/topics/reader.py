@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -10,7 +11,7 @@ from headrace.kafka import RecordConsumer, TopicAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
     from types import TracebackType
 
     from headrace.records import Headers
@@ -42,9 +43,10 @@ class TopicReader:
         topic: must exist.
         client: more librdkafka settings, such as security.
         timeout_s: how long to wait for the brokers when opening, in seconds.
+        start: by partition, the offset to begin at; other partitions are not read. None reads all from their starts.
 
     Raises:
-        MissingSourceTopicException: there is no such topic.
+        MissingSourceTopicException: there is no such topic, or no such partition.
         TimeoutException: the brokers did not answer in time.
     """
 
@@ -55,20 +57,25 @@ class TopicReader:
         *,
         client: Mapping[str, Any] | None = None,
         timeout_s: float = 15.0,
+        start: Mapping[int, int] | None = None,
     ) -> None:
         self.topic = topic
-        common = {**(client or {}), "bootstrap.servers": bootstrap_servers}
-        admin = TopicAdmin({**common, "log_level": _CRITICAL}, timeout_ms=int(timeout_s * 1000))
-        try:
+        self._common = {**(client or {}), "bootstrap.servers": bootstrap_servers}
+        self._timeout_s = timeout_s
+        with self._admin() as admin:
             count = admin.partition_counts([topic]).get(topic)
-        finally:
-            admin.close()
         if count is None:
             raise MissingSourceTopicException(f"there is no topic {topic} at {bootstrap_servers}: create it first")
-        self._partitions = [TopicPartition(topic, partition) for partition in range(count)]
-        self._consumer = RecordConsumer({**common, "isolation.level": "read_committed"})
-        self._timeout_s = timeout_s
-        self._consumer.assign({tp: self._watermarks(tp)[0] for tp in self._partitions})
+        unknown = [partition for partition in start or () if not 0 <= partition < count]
+        if unknown:
+            raise MissingSourceTopicException(f"topic {topic} has {count} partitions, and no partition {unknown[0]}")
+        self._partitions = [
+            TopicPartition(topic, partition) for partition in (range(count) if start is None else start)
+        ]
+        self._consumer = RecordConsumer({**self._common, "isolation.level": "read_committed"})
+        self._consumer.assign(
+            {tp: self._watermarks(tp)[0] if start is None else start[tp.partition] for tp in self._partitions}
+        )
 
     def poll(self, timeout_s: float = _POLL_S) -> list[TopicRecord]:
         """The records that have arrived, in offset order within a partition; empty when none came within ``timeout_s``.
@@ -99,17 +106,27 @@ class TopicReader:
         """
         return {tp.partition: self._watermarks(tp)[1] for tp in self._partitions}
 
-    def to_end(self, timeout_s: float | None = None) -> Iterator[TopicRecord]:
+    def written_ends(self) -> dict[int, int]:
+        """By partition, the end of the log now: what open transactions have written lies before it, too.
+
+        Raises:
+            TimeoutException: the brokers did not answer in time.
+        """
+        with self._admin() as admin:
+            return {tp.partition: end for tp, end in admin.list_offsets(self._partitions, "latest").items()}
+
+    def to_end(self, timeout_s: float | None = None, ends: Mapping[int, int] | None = None) -> Iterator[TopicRecord]:
         """The records up to the committed ends as they are at the first step; records that come later end nothing.
 
         Args:
             timeout_s: longest wait without any progress, in seconds; None is the constructor's.
+            ends: other ends by partition. With those of ``written_ends`` transactions that are open now are waited for.
 
         Raises:
             TimeoutException: nothing came for ``timeout_s`` though the ends were not reached.
         """
         patience_s = self._timeout_s if timeout_s is None else timeout_s
-        ends = self.ends()
+        ends = self.ends() if ends is None else ends
         before = self.positions()
         deadline = time.monotonic() + patience_s
         while not self.has_reached(ends):
@@ -129,6 +146,15 @@ class TopicReader:
     def close(self) -> None:
         """Free the client."""
         self._consumer.close()
+
+    @contextlib.contextmanager
+    def _admin(self) -> Generator[TopicAdmin]:
+        """An administrator for a question or two: readers live long, and ask seldom."""
+        admin = TopicAdmin({**self._common, "log_level": _CRITICAL}, timeout_ms=int(self._timeout_s * 1000))
+        try:
+            yield admin
+        finally:
+            admin.close()
 
     def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """Log start and committed end; waits for a leader, which a partition lacks just after a broker's start."""

@@ -1,20 +1,22 @@
 """The ``course-revenue`` command: topics, load, run, totals, reconcile, and demo, which is all of them on this machine.
 
-Exit codes: 0 done, 1 failed (for ``reconcile``: the totals differ from the input), 2 the command line or a setting is
-wrong.
+What operators need beside these is in ``operations``. Exit codes: 0 done, 1 failed or refused (for ``reconcile``: the
+totals differ from the input), 2 the command line or a setting is wrong.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from course_revenue.checks import Reconciliation, sum_input
 from course_revenue.checks import reconcile as compare
 from course_revenue.demo import DemoOptions, run_demo
+from course_revenue.operations import rejected_app
+from course_revenue.options import Brokers, Config, Set, target
 from course_revenue.sample import SampleSize
 from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
@@ -23,7 +25,6 @@ from course_revenue.topology import build_topology
 from course_revenue.totals import event_time, open_totals, summary
 from headrace import StreamsConfig
 from headrace.cli.common import FAILED, Instances, log_to_stderr, note, read_properties, run_app, run_instances, say
-from headrace.errors import ConfigException
 from headrace.tools.service import run_until_stopped
 from headrace.topics import ensure_topics
 
@@ -35,13 +36,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Config = Annotated[Path | None, typer.Option("--config", help="A .properties file; Java's loads unmodified.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; wins over the file.")]
-Brokers = Annotated[str | None, typer.Option("--bootstrap-server", help="host:port list; else that of --config.")]
 Lines = Annotated[int, typer.Option(min=1, help="Purchase lines of the sample.")]
 Courses = Annotated[int, typer.Option(min=1, help="Courses of the sample.")]
 Seed = Annotated[int, typer.Option(help="Another seed makes another sample.")]
 Duplicates = Annotated[float, typer.Option(min=0, max=1, help="Share of lines that are sent twice.")]
+
+app.add_typer(rejected_app, name="rejected")
 
 
 def main() -> None:
@@ -61,14 +61,14 @@ def topics(
     ] = None,
 ) -> None:
     """Create the product's topics where they are missing."""
-    brokers, client, product = _where(config, settings, bootstrap_server)
+    at = target(config, settings, bootstrap_server)
     wanted = wanted_topics(
-        product,
+        at.settings,
         partitions=partitions,
         replication_factor=replication_factor,
         lines_retention_ms=lines_retention_ms,
     )
-    for name, made in ensure_topics(brokers, wanted, client=client).items():
+    for name, made in ensure_topics(at.brokers, wanted, client=at.client).items():
         say(f"{'created' if made else 'exists'}: {name}")
 
 
@@ -83,12 +83,12 @@ def load(
     duplicates: Duplicates = 0.0,
 ) -> None:
     """Send a sample of purchase lines and courses to the topics."""
-    brokers, client, product = _where(config, settings, bootstrap_server)
+    at = target(config, settings, bootstrap_server)
     size = SampleSize(lines=lines, courses=courses, seed=seed, duplicates=duplicates)
     screen = open_screen()
     with screen.progress("loading purchase lines", lines) as advance:
-        sent = load_sample(brokers, product, size, advance, client=client)
-    say(f"loaded {sent:,} lines into {product.lines} and up to {courses:,} courses into {product.courses}")
+        sent = load_sample(at.brokers, at.settings, size, advance, client=at.client)
+    say(f"loaded {sent:,} lines into {at.settings.lines} and up to {courses:,} courses into {at.settings.courses}")
 
 
 @app.command()
@@ -113,8 +113,8 @@ def run(
 @app.command()
 def totals(config: Config = None, settings: Set = None, bootstrap_server: Brokers = None) -> None:
     """Print the latest total of every course from the output topic, tab separated, and a summary on standard error."""
-    brokers, client, product = _where(config, settings, bootstrap_server)
-    with open_totals(brokers, product, client=client) as table:
+    at = target(config, settings, bootstrap_server)
+    with open_totals(at.brokers, at.settings, client=at.client) as table:
         table.read_to_end()
         say("course_id\tnet_cents\tline_count\tdimension_missing\tupdated_event_time\tupdated_utc")
         for course, total in sorted(table.values.items()):
@@ -132,9 +132,9 @@ def reconcile(
     every: Annotated[bool, typer.Option("--all", help="Print the courses that agree, too.")] = False,
 ) -> None:
     """Compare the totals with a SQL sum over the input: exit code 1 on a difference that duplicates do not explain."""
-    brokers, client, product = _where(config, settings, bootstrap_server)
-    sums = sum_input(read_line_values(brokers, product, client=client))
-    with open_totals(brokers, product, client=client) as table:
+    at = target(config, settings, bootstrap_server)
+    sums = sum_input(read_line_values(at.brokers, at.settings, client=at.client))
+    with open_totals(at.brokers, at.settings, client=at.client) as table:
         table.read_to_end()
         comparison = compare(sums, table.values)
     _print_comparison(comparison, every=every)
@@ -165,21 +165,6 @@ def demo(
     size = SampleSize(lines=lines, courses=courses, seed=seed, duplicates=duplicates)
     options = DemoOptions(directory, size, once=once, anew=anew, port=port, timeout_s=timeout)
     raise typer.Exit(run_demo(options, open_screen()))
-
-
-def _where(
-    config: Path | None, settings: list[str] | None, bootstrap_server: str | None
-) -> tuple[str, dict[str, Any], Settings]:
-    """Brokers, the settings of connections to them, and the product's own."""
-    properties: dict[str, Any] = read_properties(config, settings or ())
-    brokers = bootstrap_server or properties.get("bootstrap.servers")
-    if not brokers:
-        raise ConfigException("which brokers? Give --bootstrap-server host:port, or --config with bootstrap.servers")
-    # an address without a port, or a wrong password module, is said at once, not once the brokers do not answer
-    streams_config = StreamsConfig.load(
-        {"application.id": "check"}, without_product_keys(properties), {"bootstrap.servers": brokers}
-    )
-    return ",".join(streams_config.bootstrap_servers), streams_config.admin_config(), Settings.of(properties)
 
 
 def _print_comparison(comparison: Reconciliation, *, every: bool) -> None:

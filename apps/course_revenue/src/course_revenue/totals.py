@@ -46,6 +46,12 @@ def event_time(epoch_ms: int) -> str:
         return str(epoch_ms)
 
 
+def event_time_ms(epoch_ms: int) -> str:
+    """A time in UTC, to the millisecond; the bare number where the calendar ends."""
+    to_the_second = event_time(epoch_ms // 1000 * 1000)
+    return str(epoch_ms) if to_the_second.lstrip("-").isdecimal() else f"{to_the_second}.{epoch_ms % 1000:03d}"
+
+
 def summary(totals: Mapping[str, Revenue]) -> str:
     """All courses on one line."""
     lines = sum(total.line_count for total in totals.values())

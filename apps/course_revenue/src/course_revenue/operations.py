@@ -1,0 +1,103 @@
+"""Commands for those who run the job: ``course-revenue rejected list|replay``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from course_revenue.model import PurchaseLine
+from course_revenue.options import Brokers, By, Config, DryRun, Set, target, who
+from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
+from course_revenue.totals import event_time_ms
+from headrace.cli.common import note, say
+from headrace.errors import ConfigException
+from headrace.serdes import JsonDeserializer
+
+rejected_app = typer.Typer(help="The rejected topic: what lies in it, and sending it in again.", no_args_is_help=True)
+
+_PLACE: Final = "PARTITION:OFFSET"
+
+
+@rejected_app.command("list")
+def list_rejected(
+    config: Config = None,
+    settings: Set = None,
+    bootstrap_server: Brokers = None,
+    show_payload: Annotated[
+        bool, typer.Option("--show-payload", help="Keys and values too: restricted data, on your screen.")
+    ] = False,
+) -> None:
+    """Print the rejected lines, tab separated: place, time, reason, place in the input, whether it was replayed."""
+    at = target(config, settings, bootstrap_server)
+    lines = read_rejected(at.brokers, at.settings, client=at.client)
+    say("\t".join([*_COLUMNS, *(("key", "value") if show_payload else ())]))
+    for line in lines:
+        payload = [_shown(line.record.key), _shown(line.record.value)] if show_payload else []
+        say("\t".join([*_columns(line), *payload]))
+    waiting = sum(not line.replayed for line in lines)
+    note(f"{len(lines):,} rejected lines, {waiting:,} of them not replayed")
+
+
+@rejected_app.command("replay")
+def replay_rejected(
+    config: Config = None,
+    settings: Set = None,
+    bootstrap_server: Brokers = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that were not replayed yet.")] = False,
+    offset: Annotated[
+        list[str] | None, typer.Option(metavar=_PLACE, help="The line there, in the rejected topic. Repeatable.")
+    ] = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Those rejected for it. Repeatable.")] = None,
+    dry_run: DryRun = False,
+    by: By = None,
+) -> None:
+    """Send rejected lines to the input topic again, as they were: once, and all in one transaction.
+
+    For after a fix: lines that still break the contract are refused. A line is replayed once only.
+    """
+    at = target(config, settings, bootstrap_server)
+    if everything + bool(offset) + bool(reason) != 1:
+        raise ConfigException("which lines? Give one of --all, --offset PARTITION:OFFSET and --reason REASON")
+    selection = Selection(frozenset(reason or ()), frozenset(_place(text) for text in offset or ()))
+    lines = JsonDeserializer(PurchaseLine)
+    chosen = replay(
+        at.brokers,
+        at.settings,
+        at.application_id,
+        selection,
+        lambda record: lines.deserialize_with_headers(at.settings.rejected, record.headers, record.value),
+        by=who(by),
+        dry_run=dry_run,
+        client=at.client,
+    )
+    say("\t".join(_COLUMNS))
+    for line in chosen:
+        say("\t".join(_columns(line)))
+    note(f"dry run: {len(chosen):,} lines would be replayed" if dry_run else f"replayed {len(chosen):,} lines")
+
+
+_COLUMNS: Final = ("partition", "offset", "time", "reason", "source", "replayed")
+
+
+def _columns(line: RejectedLine) -> list[str]:
+    return [
+        str(line.record.partition),
+        str(line.record.offset),
+        event_time_ms(line.record.timestamp),
+        line.reason,
+        str(line.source or ""),
+        str(line.replayed).lower(),
+    ]
+
+
+def _place(text: str) -> tuple[int, int]:
+    partition, colon, offset = text.partition(":")
+    if not (colon and partition.isdecimal() and offset.isdecimal()):
+        raise ConfigException(f"--offset {text}: write {_PLACE}, such as 0:42")
+    return int(partition), int(offset)
+
+
+def _shown(data: bytes | None) -> str:
+    """Bytes on one line, whatever they are."""
+    return "" if data is None else data.decode(errors="backslashreplace").encode("unicode_escape").decode()

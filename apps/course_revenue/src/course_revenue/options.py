@@ -1,0 +1,72 @@
+"""What the commands share: their options, and what the options come to."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from course_revenue.settings import Settings, without_product_keys
+from headrace import StreamsConfig
+from headrace.cli.common import read_properties
+from headrace.errors import ConfigException
+
+Config = Annotated[Path | None, typer.Option("--config", help="A .properties file; Java's loads unmodified.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; wins over the file.")]
+Brokers = Annotated[str | None, typer.Option("--bootstrap-server", help="host:port list; else that of --config.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
+By = Annotated[str | None, typer.Option("--by", help="Who does this, for the record; else user@host.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which brokers and topics a command is about.
+
+    ``client`` are the settings of connections to the brokers, security among them; ``properties`` is everything that
+    was given.
+    """
+
+    brokers: str
+    client: dict[str, Any]
+    settings: Settings
+    properties: dict[str, Any]
+
+    @property
+    def application_id(self) -> str:
+        """The job's id.
+
+        Raises:
+            ConfigException: it was not given.
+        """
+        found = self.properties.get("application.id")
+        if not found:
+            raise ConfigException("application.id is not known: give --config with it, or --set application.id=…")
+        return str(found)
+
+
+def target(config: Path | None, settings: list[str] | None, bootstrap_server: str | None) -> Target:
+    """What the options say.
+
+    Raises:
+        ConfigException: no brokers are named, or a setting is wrong.
+    """
+    properties: dict[str, Any] = read_properties(config, settings or ())
+    brokers = bootstrap_server or properties.get("bootstrap.servers")
+    if not brokers:
+        raise ConfigException("which brokers? Give --bootstrap-server host:port, or --config with bootstrap.servers")
+    # an address without a port, or a wrong password module, is said at once, not once the brokers do not answer
+    streams_config = StreamsConfig.load(
+        {"application.id": "check"}, without_product_keys(properties), {"bootstrap.servers": brokers}
+    )
+    return Target(
+        ",".join(streams_config.bootstrap_servers), streams_config.admin_config(), Settings.of(properties), properties
+    )
+
+
+def who(by: str | None) -> str:
+    """Who runs a command, unless they say."""
+    return by or f"{getpass.getuser()}@{socket.gethostname()}"

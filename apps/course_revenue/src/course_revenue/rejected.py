@@ -1,0 +1,222 @@
+"""The rejected topic: which lines lie in it, and sending some of them in again.
+
+The topic itself knows what was replayed. The transaction that sends a line to the input topic writes a mark into the
+line's partition of the rejected topic too: a record with neither key nor value, and the line's offset as a header. So a
+line is in the input again if, and only if, it is marked. Committed offsets could only say that all up to some place is
+done, but lines are chosen by place or reason; and the input topic may have lost what was replayed, while a mark lies
+behind its line and retention deletes from the front, so that it goes no sooner than the line.
+
+Replays of an application share one transactional id. A second one ends the first one's transaction before it reads, and
+then reads up to what any transaction has written, so it sees the marks of all that ever will be visible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from course_revenue import headers
+from course_revenue.contract import BrokenLineError, check
+from course_revenue.errors import RefusedError
+from headrace.errors import SerializationException
+from headrace.topics import TopicReader, TransactionalWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from course_revenue.headers import Place
+    from course_revenue.model import PurchaseLine
+    from course_revenue.settings import Settings
+    from headrace.topics import TopicRecord
+
+REPLAY: Final = "rejected-replay"
+"""Behind the application id and a hyphen: the transactional id of replays."""
+
+_SHOWN: Final = 5
+
+
+class RejectedLine(NamedTuple):
+    """A record of the rejected topic. ``source`` is where it lay in the input, None where its headers do not say."""
+
+    record: TopicRecord
+    reason: str
+    source: Place | None
+    replayed: bool
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Partition and offset in the rejected topic."""
+        return self.record.partition, self.record.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which lines to replay: of those not replayed yet all, those of some reasons, or those at some places.
+
+    ``places`` are partitions and offsets of the rejected topic.
+    """
+
+    reasons: frozenset[str] = frozenset()
+    places: frozenset[tuple[int, int]] = frozenset()
+
+
+def rejected_lines(records: Iterable[TopicRecord]) -> list[RejectedLine]:
+    """The rejected lines among the records of the topic, by partition and offset, with what the marks say of them."""
+    found: list[TopicRecord] = []
+    replayed: set[tuple[int, int]] = set()
+    for record in records:
+        # a line that was rejected again has the headers of its replay, too
+        if headers.text(record, headers.REASON) is not None:
+            found.append(record)
+        elif (offset := headers.number(record, headers.REPLAYED_OFFSET)) is not None:
+            replayed.add((record.partition, offset))
+    found.sort(key=lambda record: (record.partition, record.offset))
+    return [
+        RejectedLine(
+            record,
+            headers.text(record, headers.REASON) or "",
+            headers.source(record),
+            (record.partition, record.offset) in replayed,
+        )
+        for record in found
+    ]
+
+
+def read_rejected(
+    bootstrap_servers: str,
+    settings: Settings,
+    *,
+    all_written: bool = False,
+    client: Mapping[str, Any] | None = None,
+    timeout_s: float = 60.0,
+) -> list[RejectedLine]:
+    """The lines of the rejected topic up to its present end.
+
+    Args:
+        bootstrap_servers: ``host:port`` list.
+        settings: the topic's name.
+        all_written: wait for transactions that are open now, as those of a job that goes on.
+        client: more librdkafka settings, such as security.
+        timeout_s: longest wait without progress, in seconds.
+
+    Raises:
+        MissingSourceTopicException: the topic does not exist.
+        TimeoutException: the brokers do not answer, or a transaction stays open.
+    """
+    with TopicReader(bootstrap_servers, settings.rejected, client=client, timeout_s=timeout_s) as reader:
+        return rejected_lines(reader.to_end(ends=reader.written_ends() if all_written else None))
+
+
+def choose(
+    lines: Iterable[RejectedLine], selection: Selection, decode: Callable[[TopicRecord], PurchaseLine | None]
+) -> list[RejectedLine]:
+    """The lines to replay.
+
+    Args:
+        lines: all of the topic.
+        selection: which of them.
+        decode: gives a record's line; for checking that it keeps the contract now.
+
+    Raises:
+        RefusedError: a place has no rejected line, or one that was replayed already; or a line is broken still:
+            replayed, it would be rejected again, or stop the job.
+    """
+    known = {line.place: line for line in lines}
+    for place in sorted(selection.places):
+        if place not in known:
+            raise RefusedError(f"there is no rejected line at {_named(place)}: course-revenue rejected list shows them")
+        if known[place].replayed:
+            raise RefusedError(f"the line at {_named(place)} was replayed already")
+    chosen = [
+        line
+        for line in known.values()
+        if not line.replayed
+        and (line.place in selection.places or not selection.places)
+        and (line.reason in selection.reasons or not selection.reasons)
+    ]
+    broken = [(line, why) for line in chosen if (why := _still_broken(line, decode)) is not None]
+    if broken:
+        some = "; ".join(f"{_named(line.place)} ({why})" for line, why in broken[:_SHOWN])
+        more = f" and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+        raise RefusedError(
+            f"{len(broken)} of {len(chosen)} lines still break the contract of this release: {some}{more}. Replayed,"
+            " they would be rejected again, or stop the job; choose others by --offset or --reason"
+        )
+    return chosen
+
+
+def replay(
+    bootstrap_servers: str,
+    settings: Settings,
+    application_id: str,
+    selection: Selection,
+    decode: Callable[[TopicRecord], PurchaseLine | None],
+    *,
+    by: str,
+    dry_run: bool = False,
+    client: Mapping[str, Any] | None = None,
+    timeout_s: float = 60.0,
+) -> Sequence[RejectedLine]:
+    """Sends rejected lines to the input topic again, all of them in one transaction.
+
+    Key, value, timestamp, partition and the producer's own headers are those that the line had; more headers say where
+    it was rejected and taken from.
+
+    Args:
+        bootstrap_servers: ``host:port`` list.
+        settings: the topics' names.
+        application_id: the job's.
+        selection: which lines.
+        decode: see ``choose``.
+        by: who asks for it; kept with the mark.
+        dry_run: only say which lines it would be.
+        client: more librdkafka settings, such as security.
+        timeout_s: longest wait for the brokers without progress, in seconds.
+
+    Returns:
+        The lines that were, or would be, sent.
+
+    Raises:
+        RefusedError: see ``choose``. Nothing was sent.
+        TimeoutException: the brokers do not answer, or a transaction stays open. Should it come with the commit, the
+            list shows whether the lines were replayed.
+        TaskMigratedException: another replay of this application was begun meanwhile. Nothing was sent.
+    """
+    if dry_run:
+        return choose(read_rejected(bootstrap_servers, settings, client=client, timeout_s=timeout_s), selection, decode)
+    transactional_id = f"{application_id}-{REPLAY}"
+    with TransactionalWriter(bootstrap_servers, transactional_id, client=client, timeout_s=timeout_s) as writer:
+        lines = read_rejected(bootstrap_servers, settings, all_written=True, client=client, timeout_s=timeout_s)
+        chosen = choose(lines, selection, decode)
+        for line in chosen:
+            record = line.record
+            taken_from = [
+                (headers.REPLAYED_PARTITION, str(record.partition).encode()),
+                (headers.REPLAYED_OFFSET, str(record.offset).encode()),
+            ]
+            source = [] if line.source is None else headers.source_headers(line.source)
+            writer.send(
+                settings.lines,
+                record.key,
+                record.value,
+                timestamp_ms=record.timestamp,
+                headers=[*headers.producers_own(record.headers), *source, *taken_from],
+                partition=line.source.partition if line.source and line.source.topic == settings.lines else None,
+            )
+            mark = [*taken_from, (headers.REPLAYED_BY, by.encode())]
+            writer.send(settings.rejected, None, None, headers=[*mark], partition=record.partition)
+    return chosen
+
+
+def _still_broken(line: RejectedLine, decode: Callable[[TopicRecord], PurchaseLine | None]) -> str | None:
+    try:
+        check(decode(line.record))
+    except BrokenLineError as broken:
+        return broken.reason
+    except SerializationException:
+        return "undecodable"
+    return None
+
+
+def _named(place: tuple[int, int]) -> str:
+    return f"{place[0]}:{place[1]}"

@@ -1,0 +1,94 @@
+"""Replaying from the rejected topic: as it was, once, and never while it is not known what was replayed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from cluster.course_revenue.product import START_MS, Product, lines, wait_until
+from course_revenue import headers
+from course_revenue.headers import Place
+from course_revenue.model import PurchaseLine
+from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
+from course_revenue.settings import Settings
+
+from headrace.errors import TimeoutException
+from headrace.serdes import JsonDeserializer
+from headrace.topics import TopicWriter, TransactionalWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.course_revenue.conftest import ProductFactory
+
+    from headrace.topics import TopicRecord
+
+
+def decode(record: TopicRecord) -> PurchaseLine | None:
+    return JsonDeserializer(PurchaseLine).deserialize("t", record.value)
+
+
+def replayed(
+    product: Product, settings: Settings, selection: Selection, timeout_s: float = 60.0, *, dry_run: bool = False
+) -> Sequence[RejectedLine]:
+    return replay(
+        product.bootstrap,
+        settings,
+        product.application_id,
+        selection,
+        decode,
+        by="tester",
+        dry_run=dry_run,
+        timeout_s=timeout_s,
+    )
+
+
+def test_rejected_lines_go_in_again_as_they_were_and_once(product_factory: ProductFactory) -> None:
+    product = product_factory(2)
+    names = product.topics
+    settings = Settings(names["lines"], names["courses"], names["output"], names["rejected"])
+    at_first = headers.source_headers(Place(settings.lines, 1, 7))
+    place, late = Selection(places=frozenset({(0, 0)})), Selection(reasons=frozenset({"late"}))
+    first, second, third = lines(3, "course-a")
+    with TopicWriter(product.bootstrap) as writer:
+        for line in (first, second):
+            writer.send(
+                settings.rejected,
+                line.key,
+                line.value,
+                timestamp_ms=line.timestamp_ms,
+                headers=[
+                    ("trace", b"1"),
+                    (headers.REASON, b"late"),
+                    *at_first,
+                ],
+                partition=0,
+            )
+    assert [line.place for line in replayed(product, settings, Selection(), dry_run=True)] == [(0, 0), (0, 1)]
+    assert product.admin.read(settings.lines) == []
+
+    # the job, in the middle of a transaction: what is behind its first record cannot be seen by a reader yet
+    with TransactionalWriter(product.bootstrap, f"{product.application_id}-job") as job:
+        job.send(settings.rejected, third.key, third.value, headers=[(headers.REASON, b"late")], partition=0)
+        wait_until(lambda: product.admin.offsets(settings.rejected)[0] == 3, "the record of the open transaction")
+        with pytest.raises(TimeoutException):
+            replayed(product, settings, place, timeout_s=1.0)
+
+    assert [line.place for line in replayed(product, settings, place)] == [(0, 0)]
+    assert [line.place for line in replayed(product, settings, late)] == [(0, 1), (0, 2)]
+    assert replayed(product, settings, Selection()) == []
+    found = {record.value: record for record in product.admin.read(settings.lines)}
+    assert found.keys() == {first.value, second.value, third.value}
+    assert found[first.value].content() == (
+        1,
+        START_MS,
+        first.key,
+        first.value,
+        (
+            ("trace", b"1"),
+            *headers.source_headers(Place(settings.lines, 1, 7)),
+            (headers.REPLAYED_PARTITION, b"0"),
+            (headers.REPLAYED_OFFSET, b"0"),
+        ),
+    )
+    assert [line.replayed for line in read_rejected(product.bootstrap, settings)] == [True] * 3
