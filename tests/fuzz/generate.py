@@ -87,6 +87,8 @@ def _within_bounds(graph: Graph) -> None:
         # a record that waits and whose join fails is lost; in the Java library every record after it fails on it again
         for step in graph.steps:
             step.get("joined", {}).pop("grace_ms", None)
+            if "window" in step and step.get("how") in {"left", "outer"} and step["joiner"].startswith("fail_if"):
+                step["joiner"] = "plus"
     if any(step.get("processor") in {"ticks", "buffer"} for step in graph.steps):
         if graph.time.ends:
             # a punctuator that is due after the greatest time is, in the Java library, due again and again without end
