@@ -98,6 +98,11 @@ def test_run_stops_in_order_and_reset_makes_it_read_anew(
 
         planned = headrace(*reset, "--dry-run", cwd=tmp_path)
         assert headrace(*reset, "--dry-run", cwd=tmp_path) == planned
+        starts = [line for line in planned.splitlines() if line.startswith("set the offset")]
+        old = headrace(*reset, "--dry-run", "--to-datetime", "2000-01-01T00:00:00.000", cwd=tmp_path)
+        assert [line for line in old.splitlines() if line.startswith("set the offset")] == starts
+        ahead = headrace(*reset, "--dry-run", "--by-duration", "-PT1H", cwd=tmp_path)
+        assert sum(int(end) for end in re.findall(r"set the offset of \S+ to (\d+)", ahead)) == 3
         assert f"delete topic {app}-KSTREAM-AGGREGATE-STATE-STORE-0000000002-changelog" in planned
         assert headrace(*reset, cwd=tmp_path) == planned
         admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
