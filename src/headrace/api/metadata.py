@@ -18,12 +18,17 @@ class TaskMetadata:
     Attributes:
         task_id: Which.
         topic_partitions: The input partitions; of a standby task, those that the active one reads.
-        committed_offsets: By input partition the last committed offset; none of a standby task.
+        committed_offsets: By input partition the last committed offset, -1 where there is none; of an active task.
+        end_offsets: By input partition the greatest offset that has come from it, -1 before the first; likewise.
+        time_current_idling_started: Since when (epoch ms) the task has had nothing to do, or has waited for records of
+            a partition; None while it is busy.
     """
 
     task_id: TaskId
     topic_partitions: frozenset[TopicPartition]
-    committed_offsets: Mapping[TopicPartition, int] = field(hash=False)
+    committed_offsets: Mapping[TopicPartition, int] = field(default_factory=dict["TopicPartition", int], hash=False)
+    end_offsets: Mapping[TopicPartition, int] = field(default_factory=dict["TopicPartition", int], hash=False)
+    time_current_idling_started: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

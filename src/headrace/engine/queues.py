@@ -47,6 +47,7 @@ class PartitionQueue:
         size: Records waiting.
         partition_time: Greatest timestamp taken from this partition, -1 before the first.
         next_offset: Offset after the last record processed, dropped ones included; None before the first.
+        end_offset: Offset of the last record added, -1 before the first.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class PartitionQueue:
         self.size = 0
         self.partition_time = -1
         self.next_offset: int | None = None
+        self.end_offset = -1
         self._record = record
         self._extractor = extractor
         self._decode_key = decoders.key
@@ -80,6 +82,7 @@ class PartitionQueue:
         if records:
             self._chunks.append(records)
             self.size += len(records)
+            self.end_offset = records[-1][0]
 
     def clear(self) -> None:
         """Forget what waits, and what of it was processed: the next records may come from anywhere."""

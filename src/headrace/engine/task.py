@@ -115,6 +115,8 @@ class StreamTask:
         self._heads: TimeOrder[PartitionQueue] = TimeOrder()
         self._arrived: list[PartitionQueue] = []
         self._stall = Stall(task_id, settings.system_time_ms, settings.task_timeout_ms)
+        self.idling_since: int | None = None
+        """Since when (epoch ms) there was nothing that could be processed; None while there is."""
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -250,9 +252,17 @@ class StreamTask:
         finally:
             record.topic, record.partition, record.offset = None, -1, -1
             if done:
+                self.idling_since = None
                 self._processed_since_commit += done
                 self._bound.metrics.processed += done
+            else:
+                self.idle()
         return done
+
+    def idle(self) -> None:
+        """There is nothing to process now."""
+        if self.idling_since is None:
+            self.idling_since = self._clock()
 
     def punctuate_wall_clock(self) -> bool:
         """Call the punctuators that are due by the wall clock. Returns whether any was.
@@ -354,6 +364,10 @@ class StreamTask:
     def committed_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """The last committed offset of each input partition that has one."""
         return self._committed
+
+    def end_offsets(self) -> dict[TopicPartition, int]:
+        """The greatest offset that has come from each input partition, -1 before the first. For any thread."""
+        return {queue.partition: queue.end_offset for queue in self._ordered}
 
     def drop_uncommitted(self) -> None:
         """Forget every write since the last commit, and every record that waits."""

@@ -212,12 +212,15 @@ class StreamThread:
             TaskMetadata(
                 task.id,
                 task.partitions,
-                {tp: entry.offset for tp, entry in dict(task.committed_offsets()).items()},
+                dict.fromkeys(task.partitions, -1)
+                | {tp: entry.offset for tp, entry in dict(task.committed_offsets()).items()},
+                task.end_offsets(),
+                task.idling_since,
             )
             for task in list(self._tasks.values())
         )
         standby = frozenset(
-            TaskMetadata(task_id, frozenset(self._plan.tasks.get(task_id, ())), {}) for task_id in self._standby_ids
+            TaskMetadata(task_id, frozenset(self._plan.tasks.get(task_id, ()))) for task_id in self._standby_ids
         )
         return ThreadMetadata(
             self.name,
@@ -541,6 +544,8 @@ class StreamThread:
                     self._adapt(done, now - before)
                 task.punctuate_wall_clock()
                 if task.wants_commit():
+                else:
+                    task.idle()
                     self._commit()
                 if now >= deadline:
                     return

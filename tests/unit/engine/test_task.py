@@ -151,6 +151,25 @@ def test_positive_idle_waits_that_long_for_records_to_come() -> None:
     assert bench.process() == 1
 
 
+def test_a_task_says_what_has_come_and_since_when_it_is_idle() -> None:
+    bench = Bench(passing("a", "b"), max_task_idle_ms=100)
+    a, b = bench.tp("a"), bench.tp("b")
+    assert bench.task.end_offsets() == {a: -1, b: -1}
+    bench.add_values("a", ("a", 1), ("a", 2))
+    assert bench.task.end_offsets() == {a: 1, b: -1}
+    bench.process()
+    since = [bench.task.idling_since]
+    bench.now += 100
+    since.append(bench.task.idling_since)
+    assert bench.process() == 2
+    since.append(bench.task.idling_since)
+    bench.now += 5
+    bench.task.idle()
+    since.append(bench.task.idling_since)
+    now = bench.now
+    assert since == [now - 105, now - 105, None, now], "it waits for records of b; it is busy; it has none at all"
+
+
 def test_a_wait_begins_only_once_a_partition_is_caught_up() -> None:
     bench = Bench(passing("a", "b"), max_task_idle_ms=100)
     bench.lagging.add(TopicPartition("b", 0))
