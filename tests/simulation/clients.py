@@ -361,6 +361,9 @@ class Consumer:
             found = self._take(limit)
         return found
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        """Every topic is known."""
+
     def position(self, partitions: Iterable[Any]) -> list[Any]:
         found = list(partitions)
         for entry in found:

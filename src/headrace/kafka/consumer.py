@@ -52,6 +52,7 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 _WATERMARK_QUERY_TIMEOUT_S = 10.0
 _GROUP_CONNECT_MS = 10_000
+_LEARN_TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
@@ -101,10 +102,26 @@ class RecordConsumer:
         self._at_end: set[TopicPartition] = set()
         self._drained = False  # the last poll took all that was prefetched
         self._out_of_range: set[TopicPartition] = set()
+        self._learned: set[str] = set()
         self._closed = False
+
+    def learn(self, topics: Iterable[str]) -> None:
+        """Look topics up ahead of their assignment, which does it too: else the client would get to it within a second.
+
+        Waits for the brokers' answers, but not for brokers that give none.
+        """
+        for topic in sorted(set(topics) - self._learned):
+            try:
+                self._client.list_topics(topic, timeout=_LEARN_TIMEOUT_S)
+            except ClientException as error:
+                # it is only slower
+                log.debug("consumer: looking up topic %s: %s", topic, error)
+                return
+            self._learned.add(topic)
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read exactly these partitions, each from its offset; others are dropped."""
+        self.learn(tp.topic for tp in offsets)
         try:
             self._client.assign([_client_partition(tp, offset) for tp, offset in offsets.items()])
         except ClientException as error:
@@ -118,6 +135,7 @@ class RecordConsumer:
         """Read these partitions too, each from its offset. None of them may be assigned already."""
         if not offsets:
             return
+        self.learn(tp.topic for tp in offsets)
         try:
             self._client.incremental_assign([_client_partition(tp, offset) for tp, offset in offsets.items()])
         except ClientException as error:

@@ -348,6 +348,8 @@ class StreamThread:
         later(lambda: self._updater.close(_CLOSE_UPDATER_S))
         self._updater.start()
         committer.retried("joining the group", self._membership.start)
+        # while the group makes up its mind
+        self._consumer.learn(topic for topics in self._plan.source_topics.values() for topic in topics)
 
     def _close_membership(self) -> None:
         self._membership.close(self._leave_group)

@@ -298,3 +298,18 @@ def test_the_forced_settings_cannot_be_changed(bootstrap_servers: str, topic_fac
     assert [type(error) for batch in batches for _, error in batch.errors] == [OffsetOutOfRangeException]
     made.close()
     made.close()
+
+
+def test_topics_that_come_one_after_the_other_are_read_at_once(
+    topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    topics = [topic_factory(f"late-{number}") for number in range(6)]
+    consumer = RecordConsumer({"bootstrap.servers": bootstrap_servers})
+    began = time.monotonic()
+    for topic in topics:
+        tp = TopicPartition(topic, 0)
+        consumer.incremental_assign({tp: 0})
+        while tp not in consumer.poll(0.1, 10).eof:
+            assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 4, "for a topic that it does not know the client looks once a second"
+    consumer.close()
