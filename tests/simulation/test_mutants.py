@@ -162,7 +162,7 @@ NOTICED_BY: dict[Callable[[], Mutant], tuple[int, ...]] = {
     tasks_are_given_before_they_are_given_up: (1,),
     a_wish_to_join_again_is_forgotten: (785,),
     a_new_epoch_is_lent_to_old_tasks: (11,),
-    a_streams_member_says_that_tasks_are_closed_which_are_not: (2,),
+    a_streams_member_says_that_tasks_are_closed_which_are_not: (13,),
     a_streams_member_repeats_only_what_has_changed: (48,),
 }
 """Seeds that do, to be tried first; another change of the product or of the world may make others do."""

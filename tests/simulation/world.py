@@ -150,7 +150,7 @@ class Instance:
             default_reset_policy=config.auto_offset_reset,
             positions=StatePositions(directory),
             listeners=Listeners(),
-            predecessors=Predecessors(directory),
+            predecessors=Predecessors(directory, plan.threads),
             paused=VirtualEvent(world.clock),  # type: ignore[arg-type]  # as an event of the product's threads
         )
         world.clock.owner = process

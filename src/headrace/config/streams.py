@@ -349,11 +349,6 @@ class StreamsConfig(KeyNames):
         """
         return _with_client_id(admin_settings(self._clients[Role.ADMIN], self._servers), client_id)
 
-    @property
-    def static_members(self) -> bool:
-        """Whether the members of the group are static: ``group.instance.id`` is set."""
-        return bool(self.membership_config().get("group_instance_id"))
-
     def membership_config(self, thread_index: int | None = None) -> dict[str, Any]:
         """The group member's own times and its static id; its connection is the main consumer's.
 

@@ -83,6 +83,7 @@ class ClassicMembership:
         subscription_userdata: user data of a join (``assignment.wire``), given what this member is to say of itself.
             Called on the IO thread: must not block.
         assignor: used when this member is the leader (``assignment.TaskAssignor``). On the IO thread too.
+        former: id of a member that is known to be dead, and that this one goes on as.
         connect_timeout_ms: how long ``start`` waits for the first answer of a broker.
 
     Raises:
@@ -102,6 +103,7 @@ class ClassicMembership:
         topics: Callable[[], Sequence[str]],
         subscription_userdata: UserData,
         assignor: Callable[[Sequence[GroupMember]], Mapping[str, MemberAssignment]],
+        former: str | None = None,
         connect_timeout_ms: int = 30_000,
     ) -> None:
         if heartbeat_interval_ms >= session_timeout_ms:
@@ -117,6 +119,7 @@ class ClassicMembership:
         self._topics = topics
         self._userdata = subscription_userdata
         self._assignor = assignor
+        self._former = former
         self._connection: GroupConnection | None = None
         self._share = self._new_share()
         self._deferred: KafkaException | None = None
@@ -129,6 +132,9 @@ class ClassicMembership:
             self._connection = GroupConnection(
                 self._client_config, self._settings, self._share, self._connect_timeout_ms
             )
+            if self._former is not None:
+                self._connection.go_on_as(self._former)
+                self._former = None  # whoever left and starts again is somebody else
         self._connection.request_rejoin()
         self._connection.advance()
 

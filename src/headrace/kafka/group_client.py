@@ -179,6 +179,10 @@ class GroupConnection(CoordinatorLink):
         self._join_again = False
         self._closed = False
 
+    def go_on_as(self, member_id: str) -> None:
+        """Join as the member of this id, whose process is dead; as a new one if the brokers no longer know it."""
+        self._coordinator.reset_generation(member_id)
+
     def advance(self) -> None:
         """Start a join if one is needed; raise what a finished one or the heartbeats failed with. Never waits."""
         doing = f"joining group {self._settings.group_id}"

@@ -33,10 +33,6 @@ def _no_offsets() -> Mapping[TaskId, int]:
     return {}
 
 
-def _nobody() -> Collection[str]:
-    return ()
-
-
 class StreamsMembership:
     """A member of a streams group (``Membership``).
 
@@ -59,8 +55,7 @@ class StreamsMembership:
         task_offsets: how far this process's copies of tasks are. On the IO thread too, as the next two.
         task_end_offsets: how far their changelogs are.
         describe: the nodes of the topology, if the brokers may show them.
-        predecessors: ids of members that are known to be dead: one that holds this member's ``group.instance.id`` is
-            made to let go of it. On the IO thread.
+        former: id of a member that is known to be dead, and that this one goes on as, with its tasks.
         connect_timeout_ms: how long ``start`` waits for the first answer of a broker.
 
     Raises:
@@ -84,7 +79,7 @@ class StreamsMembership:
         task_offsets: TaskOffsets = _no_offsets,
         task_end_offsets: TaskOffsets = _no_offsets,
         describe: Callable[[], TopologyDescription] | None = None,
-        predecessors: Callable[[], Collection[str]] = _nobody,
+        former: str | None = None,
         connect_timeout_ms: int = 30_000,
     ) -> None:
         self._client_config = {**group_client_config(config), "client_id": client_id}
@@ -102,17 +97,18 @@ class StreamsMembership:
         self._task_offsets = task_offsets
         self._task_end_offsets = task_end_offsets
         self._describe = describe
-        self._predecessors = predecessors
         self._connect_timeout_ms = connect_timeout_ms
         self._connection: StreamsConnection | None = None
+        self._former = former
         self._member = self._new_member()
 
     def start(self) -> None:
         """Connect (up to ``connect_timeout_ms``) and begin to join. See ``Membership.start``."""
         if self._connection is None:
             self._member = self._new_member()
+            self._former = None  # whoever left and starts again is somebody else
             self._connection = StreamsConnection(
-                self._client_config, self._member, self._connect_timeout_ms, self._describe, self._predecessors
+                self._client_config, self._member, self._connect_timeout_ms, self._describe
             )
         self._member.join(time.monotonic())
         self._connection.wake()
@@ -227,4 +223,5 @@ class StreamsMembership:
             self._partitions,
             self._task_offsets,
             self._task_end_offsets,
+            self._former,
         )

@@ -31,7 +31,7 @@ from headrace.kafka.streams_protocol import (
 from headrace.kafka.streams_refusals import UNRELEASED_INSTANCE_ID, UNSUPPORTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from headrace.kafka.streams_member import StreamsMember
     from headrace.kafka.streams_protocol import MemberDescription
@@ -70,7 +70,6 @@ class StreamsConnection(CoordinatorLink):
         member: what is sent.
         connect_timeout_ms: for the first answer of a broker.
         describe: the topology's description, if the brokers may have it.
-        predecessors: ids of members that are known to be dead.
 
     Raises:
         TimeoutException: no broker answered in time.
@@ -83,7 +82,6 @@ class StreamsConnection(CoordinatorLink):
         member: StreamsMember,
         connect_timeout_ms: int,
         describe: Callable[[], TopologyDescription] | None = None,
-        predecessors: Callable[[], Collection[str]] = tuple,
     ) -> None:
         group_id = member.description.group_id
         super().__init__(
@@ -94,7 +92,6 @@ class StreamsConnection(CoordinatorLink):
         )
         self._member = member
         self._describe = describe
-        self._predecessors = predecessors
         self._closing = False
         self._needs = (Acl("Read", "group", group_id),)
         self._wakeup: Any = WakeupNotifier(self._client._net)
@@ -213,18 +210,17 @@ class StreamsConnection(CoordinatorLink):
             await self._send_description(self._describe())
 
     async def _release(self) -> bool:
-        """Have a dead member let go of this one's instance id, with its tasks; whether it may be tried again."""
-        for member_id in self._predecessors():
-            try:
-                answer = await self._send(Heartbeat(member_id, STATIC_LEAVE_EPOCH), STOP_TIMEOUT_MS)
-            except kp.KafkaError as error:
-                log.info("group %s: %s", self._member.description.group_id, error)
-                return True
-            # any other member than the one that holds the id is refused
-            if not answer.error_code:
-                log.info("group %s: takes the place of %s", self._member.description.group_id, member_id)
-                return True
-        return False
+        """Let go of the instance id, if it was the member of this very id that had it; whether it may be tried again.
+
+        The brokers take a static member back only after it has said that it goes and will be back, which one that was
+        killed has not.
+        """
+        try:
+            answer = await self._send(Heartbeat(self._member.member_id, STATIC_LEAVE_EPOCH), STOP_TIMEOUT_MS)
+        except kp.KafkaError as error:
+            log.info("group %s: %s", self._member.description.group_id, error)
+            return True
+        return not answer.error_code
 
     async def _send(self, heartbeat: Heartbeat, timeout_ms: float) -> Any:
         return await self._send_as(self._member.description, heartbeat, timeout_ms)

@@ -103,6 +103,7 @@ class StreamsMember:
         partitions: Source partitions of a task.
         offsets: How far this process's copies of tasks are.
         end_offsets: How far their changelogs are.
+        member_id: Of a dead member whose place this one takes; None for one of its own.
     """
 
     def __init__(
@@ -112,10 +113,11 @@ class StreamsMember:
         partitions: Callable[[TaskId], Iterable[TopicPartition]],
         offsets: TaskOffsets,
         end_offsets: TaskOffsets,
+        member_id: str | None = None,
     ) -> None:
         self.description = description
-        # as Java's members call themselves; a static one is a new member at each start too
-        self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # as Java's members call themselves
+        self.member_id = member_id or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._max_poll_interval_s = max_poll_interval_s
         self._partitions = partitions
         self._offsets = offsets

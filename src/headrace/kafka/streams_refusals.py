@@ -22,7 +22,7 @@ UNSUPPORTED = (
 """What a cluster without the protocol means."""
 
 UNRELEASED_INSTANCE_ID = 111
-"""Number of the error that a member gets whose instance id another one still holds."""
+"""Number of the error that a member gets while its instance id is held, be it by itself in a life that ended."""
 
 _FENCED_INSTANCE_ID = 82
 _UNSUPPORTED_VERSION = 35

@@ -13,7 +13,7 @@ from headrace.topology.group import group_topology, topology_description
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from headrace.kafka import JoinClaims, Membership, TaskOffsets
     from headrace.topology.built import BuiltTopology
@@ -31,7 +31,7 @@ class MemberParts(NamedTuple):
         task_offsets: how far this process's copies of tasks are.
         end_offsets: by task with state the sum of its changelogs' ends; asks the brokers (classic protocol).
         standby_ends: the same of standby tasks, as last seen (streams protocol).
-        predecessors: members of dead processes, which may hold this one's ``group.instance.id`` (streams protocol).
+        former: id of the member that this thread of a dead process had, if there is one.
     """
 
     thread_index: int
@@ -41,7 +41,7 @@ class MemberParts(NamedTuple):
     task_offsets: TaskOffsets
     end_offsets: TaskOffsets
     standby_ends: TaskOffsets
-    predecessors: Callable[[], Collection[str]]
+    former: str | None
 
 
 class GroupProtocol(Protocol):
@@ -73,6 +73,7 @@ class ClassicGroup:
             topics=lambda: sorted({topic for topics in parts.plan().source_topics.values() for topic in topics}),
             subscription_userdata=parts.subscription,
             assignor=lambda members: self._assignor(parts)(members),
+            former=parts.former,
             **self._config.membership_config(parts.thread_index),
         )
 
@@ -112,7 +113,7 @@ class StreamsGroup:
             rack_id=config.rack_id,
             task_offsets=parts.task_offsets,
             task_end_offsets=parts.standby_ends,
-            predecessors=parts.predecessors,
+            former=parts.former,
             describe=(lambda: topology_description(self._built))
             if config["topology.description.push.enabled"]
             else None,

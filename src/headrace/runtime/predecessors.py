@@ -1,13 +1,10 @@
 """Members of the group that a dead process of this state directory left behind.
 
 The brokers let a dead member's tasks wait until its session runs out, 45 s by default. But whoever holds the lock of
-the state directory knows that the process before it is dead, and the directory knows its members: so the new process
-joins, and then makes them leave. What they left in a transaction ends by the stable transactional id, as ever.
-
-A static member does not wait for the others of its process, whose tasks are to stay where they are: each one takes the
-place of the member that had its own ``group.instance.id``. Under the classic protocol the brokers see to that when it
-joins. Under the streams protocol they refuse it while the other has not let go of the id, which is then said for the
-dead (:meth:`Predecessors.dead`).
+the state directory knows that the process before it is dead, and the directory knows its members. So each thread goes
+on as the member of the thread of its number: to the group it is a member that joins again. Those that are left over,
+because there are fewer threads now, are made to leave by one that has joined. What the dead left in a transaction ends
+by the stable transactional id, as ever.
 """
 
 from __future__ import annotations
@@ -25,23 +22,31 @@ class Predecessors:
 
     Args:
         directory: Locked by this process.
-        static_threads: How many threads the client has whose members are static, 0 if none is.
+        threads: How many the client begins with, numbered from 1.
     """
 
-    def __init__(self, directory: StateDirectory, static_threads: int = 0) -> None:
+    def __init__(self, directory: StateDirectory, threads: int) -> None:
         self._directory = directory
-        self._static_threads = static_threads
         self._guard = threading.Lock()
         self._dead = directory.members()
+        by_index = {index: member_id for member_id, index in self._dead.items()}
+        self._former = {index: by_index[index] for index in by_index.keys() & set(range(1, threads + 1))}
+        for member_id in self._former.values():
+            del self._dead[member_id]
         self._own: dict[int, str] = {}
 
-    def dead(self) -> frozenset[str]:
-        """Member ids of dead processes that may still be in the group."""
+    def of(self, index: int) -> str | None:
+        """The member id of the dead thread of this number, once: the caller goes on as that member."""
         with self._guard:
-            return frozenset(self._dead)
+            former = self._former.pop(index, None)
+            if former is not None:
+                self._own[index] = former
+            return former
 
     def watch(self, index: int, membership: Membership) -> None:
-        """Keep the member id of a thread, and have this member take the place of dead ones. Cheap when nothing is new.
+        """Keep the member id of a thread, and have this member make those leave who are left over.
+
+        Cheap when nothing is new.
 
         Args:
             index: The thread's number.
@@ -54,13 +59,10 @@ class Predecessors:
             with self._guard:
                 self._own[index] = member_id
                 self._write()
-        if self._dead:
-            gone = self._replaced_by(index)
-            if gone and membership.take_over(gone):
-                with self._guard:
-                    for other in gone:
-                        self._dead.pop(other, None)
-                    self._write()
+        if self._dead and membership.take_over(self._dead):
+            with self._guard:
+                self._dead = {}
+                self._write()
 
     def left(self, index: int) -> None:
         """A thread's member has left the group in good order."""
@@ -68,16 +70,7 @@ class Predecessors:
             self._own.pop(index, None)
             self._write()
 
-    def _replaced_by(self, index: int) -> frozenset[str]:
-        """The dead whom the member of this thread makes leave."""
-        with self._guard:
-            return frozenset(
-                member_id
-                for member_id, number in self._dead.items()
-                # a static one of another thread of today is that thread's
-                if number == index or number > self._static_threads
-            )
-
     def _write(self) -> None:
         # those of the dead stay written down until they are gone: this process may die before it has seen to it
-        self._directory.keep_members(self._dead | {member_id: index for index, member_id in self._own.items()})
+        living = self._former | self._own
+        self._directory.keep_members(self._dead | {member_id: index for index, member_id in living.items()})

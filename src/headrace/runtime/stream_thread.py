@@ -313,7 +313,7 @@ class StreamThread:
                 shared.positions,
                 lambda: end_sums(self._admin, self._plan, shared.application_id),
                 shared.positions.end_sums,
-                shared.predecessors.dead,
+                shared.predecessors.of(self.index),
             )
         )
         later(self._close_membership)
@@ -544,10 +544,10 @@ class StreamThread:
                     progress = progress or done > 0
                     before, now = now, clock()
                     self._adapt(done, now - before)
-                task.punctuate_wall_clock()
-                if task.wants_commit():
                 else:
                     task.idle()
+                task.punctuate_wall_clock()
+                if task.wants_commit():
                     self._commit()
                 if now >= deadline:
                     return

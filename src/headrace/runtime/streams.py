@@ -104,7 +104,7 @@ class KafkaStreams:
                 default_reset_policy=self._config.auto_offset_reset,
                 positions=StatePositions(self._directory),
                 listeners=Listeners(),
-                predecessors=Predecessors(self._directory, threads if self._config.static_members else 0),
+                predecessors=Predecessors(self._directory, threads),
             )
         except BaseException:
             self._directory.close()

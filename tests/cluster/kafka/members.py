@@ -15,7 +15,7 @@ from headrace.records import TaskId, TopicPartition
 from headrace.topology.group import group_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.kafka import Membership
     from headrace.records import HostInfo
@@ -43,6 +43,16 @@ class Member:
         self.events: list[MembershipEvent] = []
         self.hold_revoked = False
         self.held_back: set[TaskId] = set()
+
+    def kill(self) -> str:
+        """End as a process does that is killed; the id under which the group goes on to have it."""
+        member_id, membership = self.membership.member_id(), self.membership
+        assert member_id is not None
+        assert isinstance(membership, ClassicMembership | StreamsMembership)
+        connection, membership._connection = membership._connection, None
+        assert connection is not None
+        connection.close()
+        return member_id
 
     def poll(self) -> list[MembershipEvent]:
         events = self.membership.poll(int(time.monotonic() * 1000))
@@ -81,6 +91,7 @@ def classic_member(
     group_instance_id: str | None = None,
     fingerprint: bytes = b"",
     version: int = LATEST_VERSION,
+    former: str | None = None,
 ) -> Member:
     """A member of a classic group that reads a topic, a task for each partition."""
     process_id = uuid.uuid4().bytes
@@ -105,6 +116,7 @@ def classic_member(
                 )
             ),
             assignor=TaskAssignor(tasks),
+            former=former,
         )
     )
 
@@ -118,7 +130,8 @@ def streams_member(
     group_instance_id: str | None = None,
     host: HostInfo | None = None,
     store: str | None = None,
-    predecessors: Callable[[], Collection[str]] = tuple,
+    process_id: str | None = None,
+    former: str | None = None,
 ) -> Member:
     """A member of a streams group that reads a topic, a task for each partition, with a store if one is named."""
     builder = StreamsBuilder()
@@ -132,13 +145,13 @@ def streams_member(
             {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 1000},
             group,
             f"{group}-client",
-            process_id=str(uuid.uuid4()),
+            process_id=process_id or str(uuid.uuid4()),
             topology=group_topology(builder.build().build(group), -1),
             partitions=lambda task: [TopicPartition(topic, task.partition)],
             max_poll_interval_ms=max_poll_interval_ms,
             group_instance_id=group_instance_id,
             host=host,
-            predecessors=predecessors,
+            former=former,
         )
     )
 

@@ -227,6 +227,27 @@ def test_a_static_member_keeps_its_tasks_through_a_restart(join: Callable[..., M
     assert first.membership.identity().generation >= generation
 
 
+@pytest.mark.parametrize("static", [None, "b"])
+def test_a_killed_member_that_is_started_again_has_its_tasks_at_once(
+    static: str | None, join: Callable[..., Member]
+) -> None:
+    first, second = join(), join(group_instance_id=static)
+    drive([first, second], lambda: len(first.tasks) == len(second.tasks) == 3)
+    killed = second.kill()
+    began = time.monotonic()
+    again = join(group_instance_id=static, former=killed)
+    drive([first, again], lambda: len(again.tasks) == 3)
+    assert time.monotonic() - began < 4, "a session ran out"
+    assert first.count(Lost) == 0
+    if static is None:
+        assert again.membership.identity().member_id == killed
+
+
+def test_a_member_goes_on_as_one_that_is_long_gone(join: Callable[..., Member]) -> None:
+    first = join(former="a-client-79e7c2e4-1ee0-46b1-b8ab-bd6ab3ea6e2c")
+    drive([first], lambda: first.tasks == ALL)
+
+
 def test_a_static_twin_fences_the_older_one(join: Callable[..., Member]) -> None:
     first = join(group_instance_id="a")
     drive([first], lambda: first.tasks == ALL)

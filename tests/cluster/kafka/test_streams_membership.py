@@ -18,7 +18,6 @@ from headrace.kafka import (
     RecordProducer,
     Revoked,
     ShutdownRequested,
-    StreamsMembership,
     TopicAdmin,
 )
 from headrace.records import GroupIdentity, HostInfo, OffsetAndMetadata, TopicPartition
@@ -152,25 +151,29 @@ def test_a_static_member_keeps_its_tasks_while_it_is_away(join: Callable[..., Me
         drive([first, again, twin], lambda: False)
 
 
-def test_a_killed_static_member_that_is_started_again_has_its_tasks_at_once(join: Callable[..., Member]) -> None:
-    first, second = join(group_instance_id="one"), join(group_instance_id="two")
+@pytest.mark.parametrize("static", [None, "two"])
+def test_a_killed_member_that_is_started_again_has_its_tasks_at_once(
+    static: str | None, join: Callable[..., Member]
+) -> None:
+    first, second = join(), join(process_id="p", group_instance_id=static)
     drive([first, second], lambda: len(first.tasks) == len(second.tasks) == 3)
-    had, killed = set(second.tasks), second.membership.member_id()
-    assert killed is not None
-    assert isinstance(second.membership, StreamsMembership)
-    connection, second.membership._connection = second.membership._connection, None
-    assert connection is not None
-    connection.close()  # as the end of a process that is killed
+    had, seen = set(second.tasks), len(first.events)
+    killed = second.kill()
     began = time.monotonic()
-    again = join(group_instance_id="two", predecessors=lambda: ("somebody else", killed))
+    again = join(process_id="p", group_instance_id=static, former=killed)
     drive([first, again], lambda: again.tasks == had)
     assert time.monotonic() - began < 4, "a session ran out"
-    assert first.count(Revoked) <= 1
-    assert again.membership.take_over([killed])
-    twin = join(group_instance_id="two", predecessors=lambda: (killed,))  # which is long gone
-    with pytest.raises(FencedInstanceIdException, match=r"group\.instance\.id=two"):
-        drive([first, again, twin], lambda: False)
-    drive([first, again], lambda: again.tasks == had)
+    assert again.membership.identity().member_id == killed
+    assert first.events[seen:] == [], "to the others nothing has happened"
+    if static is not None:
+        twin = join(group_instance_id=static, process_id="p")
+        with pytest.raises(FencedInstanceIdException, match=r"group\.instance\.id=two"):
+            drive([first, again, twin], lambda: False)
+
+
+def test_a_member_goes_on_as_one_that_is_long_gone(join: Callable[..., Member]) -> None:
+    first = join(former="EZ2W3ufRRbmpiCTTcs2FKA")
+    drive([first], lambda: first.tasks == ALL)
 
 
 def test_all_members_hear_that_the_application_is_to_end(join: Callable[..., Member]) -> None:

@@ -1,4 +1,4 @@
-"""Members that a dead process left behind leave once, when this one is in the group."""
+"""Threads go on as the members of a dead process; who is left over of it leaves once, when one is in the group."""
 
 from __future__ import annotations
 
@@ -37,34 +37,46 @@ def watch(predecessors: Predecessors, index: int, member: Member) -> None:
 def crashed(path: Path, *members: str) -> StateDirectory:
     """The directory of a process that died with these members, opened by the next one."""
     first = StateDirectory(path, "app")
-    before = Predecessors(first)
+    before = Predecessors(first, len(members))
     for index, member_id in enumerate(members, start=1):
         watch(before, index, Member(member_id))
     first.close()
     return StateDirectory(path, "app")
 
 
-def test_the_dead_leave_once_the_newcomer_is_known(tmp_path: Path) -> None:
+def test_each_thread_goes_on_as_the_member_of_its_number(tmp_path: Path) -> None:
     directory = crashed(tmp_path, "old-1", "old-2")
-    predecessors = Predecessors(directory)
+    predecessors = Predecessors(directory, 2)
+    assert [predecessors.of(2), predecessors.of(1)] == ["old-2", "old-1"]
+    assert predecessors.of(1) is None, "a thread that replaces another is somebody else"
+    first = Member("old-1")
+    watch(predecessors, 1, first)
+    assert first.asked == [], "nobody is left over"
+    watch(predecessors, 2, Member("new-2"))  # the brokers no longer knew the old one
+    assert directory.members() == {"old-1": 1, "new-2": 2}
+    directory.close()
+
+
+def test_those_left_over_leave_once_a_newcomer_is_known(tmp_path: Path) -> None:
+    directory = crashed(tmp_path, "old-1", "old-2", "old-3")
+    predecessors = Predecessors(directory, 1)
     newcomer = Member()
     watch(predecessors, 1, newcomer)
     assert newcomer.asked == [], "nobody can take their place yet"
-    newcomer.id, newcomer.ready = "new", False
+    newcomer.id, newcomer.ready = predecessors.of(1), False
     watch(predecessors, 1, newcomer)
     newcomer.ready = True
     watch(predecessors, 1, newcomer)
     watch(predecessors, 1, newcomer)
-    assert newcomer.asked == [frozenset({"old-1", "old-2"})] * 2, "asked again until it is done, and then no more"
-    assert set(directory.members()) == {"new"}, "who is gone is not looked for at the next start"
+    assert newcomer.asked == [frozenset({"old-2", "old-3"})] * 2, "asked again until it is done, and then no more"
+    assert directory.members() == {"old-1": 1}, "who is gone is not looked for at the next start"
     directory.close()
 
 
 def test_who_left_in_good_order_is_not_looked_for(tmp_path: Path) -> None:
     directory = crashed(tmp_path, "old-1", "old-2")
-    predecessors = Predecessors(directory)
-    member = Member("new")
-    watch(predecessors, 1, member)
+    predecessors = Predecessors(directory, 1)
+    watch(predecessors, 1, Member(predecessors.of(1)))
     predecessors.left(1)
     directory.close()
     again = StateDirectory(tmp_path, "app")
@@ -73,27 +85,13 @@ def test_who_left_in_good_order_is_not_looked_for(tmp_path: Path) -> None:
 
 
 def test_a_second_crash_before_the_first_is_cleared_up_forgets_nobody(tmp_path: Path) -> None:
-    directory = crashed(tmp_path, "old-1", "old-2")
-    watch(Predecessors(directory), 1, Member("new", ready=False))
+    directory = crashed(tmp_path, "old-1", "old-2", "old-3")
+    predecessors = Predecessors(directory, 2)
+    watch(predecessors, 1, Member(predecessors.of(1), ready=False))
     directory.close()
     again = StateDirectory(tmp_path, "app")
-    assert set(again.members()) == {"new", "old-1", "old-2"}
+    assert again.members() == {"old-1": 1, "old-2": 2, "old-3": 3}
     again.close()
-
-
-def test_a_static_member_makes_only_those_leave_whose_place_nobody_else_takes(tmp_path: Path) -> None:
-    directory = crashed(tmp_path, "old-1", "old-2", "old-3")
-    predecessors = Predecessors(directory, static_threads=2)
-    assert predecessors.dead() == {"old-1", "old-2", "old-3"}
-    first, second = Member("new-1"), Member("new-2")
-    watch(predecessors, 1, first)
-    watch(predecessors, 1, first)
-    assert first.asked == [frozenset({"old-1", "old-3"})], "the second thread comes back with the id of its own"
-    watch(predecessors, 2, second)
-    assert second.asked == [frozenset({"old-2"})]
-    assert predecessors.dead() == frozenset()
-    assert directory.members() == {"new-1": 1, "new-2": 2}
-    directory.close()
 
 
 def test_a_broken_file_means_nobody(tmp_path: Path) -> None:
