@@ -209,7 +209,7 @@ class StoreBase(Generic[K, V]):
         In Java it is not: what was joined with a row that came and went between two commits stays.
         """
         cache = self.cache
-        if cache is not None and cache.is_dirty(row_key):
+        if cache is not None and cache.is_unsent(row_key):
             self._looked_at.add(row_key)
 
     def _below(self, row_key: bytes) -> Split | None:

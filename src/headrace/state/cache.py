@@ -105,9 +105,9 @@ class RecordCache:
         if entry is not None:
             self._budget.used_bytes -= _size(key, entry)
 
-    def is_dirty(self, key: bytes) -> bool:
-        """Whether a flush would send the row."""
-        return key in self._dirty
+    def is_unsent(self, key: bytes) -> bool:
+        """Whether the row is there, and a flush would send it. A tombstone is no row."""
+        return key in self._dirty and self.entries[key][2] is not None
 
     @property
     def dirty(self) -> int:
