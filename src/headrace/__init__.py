@@ -6,14 +6,14 @@ The house, from the ground up; a package imports only what stands above it in th
 errors, records        the exception tree; partitions, task ids, header lists
 config                 every setting: name, type, default, what it is translated to
 naming, partitioning   generated names; murmur2
-metrics                counters
+metrics                every metric; counters, meters, the registry
 api                    what users implement or pass, and the engine's narrow protocols
 serdes                 values to bytes and back
 state                  stores: bodies, cache, uncommitted writes, the state directory
 processors, topology   what each operator does; nodes, sub-topologies, internal topics, ``describe``
 assignment             which member of a group runs which task
 dsl, engine, kafka     fluent handles; tasks; the clients
-topics                 readers of topics for applications
+topics, http           readers of topics for applications; the port with metrics and tasks
 runtime                threads: stream threads, state updater, the client
 testing, tools, cli    the driver, a local cluster; reset; the command line
 =====================  ===============================================================================

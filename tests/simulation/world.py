@@ -18,6 +18,7 @@ from headrace.api.stores import StoreType
 from headrace.assignment import decode_assignment, decode_subscription
 from headrace.config import StreamsConfig
 from headrace.errors import KafkaException
+from headrace.metrics import MetricsRegistry
 from headrace.records import GroupIdentity, TaskId, TopicPartition
 from headrace.runtime.classes import engine_settings
 from headrace.runtime.client import ClientSettings, Listeners, fingerprint
@@ -151,6 +152,7 @@ class Instance:
             positions=StatePositions(directory),
             listeners=Listeners(),
             predecessors=Predecessors(directory, plan.threads),
+            metrics=MetricsRegistry(lambda: world.clock.now),
             paused=VirtualEvent(world.clock),  # type: ignore[arg-type]  # as an event of the product's threads
         )
         world.clock.owner = process

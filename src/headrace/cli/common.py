@@ -7,6 +7,7 @@ import inspect
 import logging
 import os
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from headrace.config.own_keys import HTTP_SOCKET
 from headrace.config.sources import Environment, read_source
 from headrace.errors import ConfigException, KafkaException, StreamsException
+from headrace.http import configured_address
+from headrace.tools.instances import SharedPort
+from headrace.tools.service import SUPERVISOR
 from headrace.tools.supervisor import own_settings, supervise
 from headrace.topology import Topology
 
@@ -93,10 +98,15 @@ def run_instances(
     """
     common = [sys.executable, *arguments, "--config", str(config), "--log-level", log_level]
 
-    def command(k: int) -> list[str]:
-        return common + [part for one in (*(settings or ()), *own_settings(loaded, k)) for part in ("--set", one)]
+    address = configured_address(loaded)
+    with tempfile.TemporaryDirectory(prefix="headrace-") as directory:
+        port = None if address is None else SharedPort(address, Path(directory))
 
-    return supervise(command, instances)
+        def command(k: int) -> list[str]:
+            own = own_settings(loaded, k) + ([] if port is None else [f"{HTTP_SOCKET}={port.socket(k)}"])
+            return common + [part for one in (*(settings or ()), *own) for part in ("--set", one)]
+
+        return supervise(command, instances, port=port)
 
 
 def load_function(reference: str) -> Callable[..., Any]:
@@ -201,7 +211,7 @@ def read_properties(file: Path | None, settings: Iterable[str]) -> dict[str, Any
 
 def _own_environment() -> Mapping[str, str]:
     """The environment without the variables that are about tools and tests, not about an application."""
-    tools = ("HEADRACE_KAFKA_LIB", "HEADRACE_BOOTSTRAP", "HEADRACE_JAVA_WORK")
+    tools = ("HEADRACE_KAFKA_LIB", "HEADRACE_BOOTSTRAP", "HEADRACE_JAVA_WORK", SUPERVISOR)
     return {name: value for name, value in os.environ.items() if name not in tools}
 
 

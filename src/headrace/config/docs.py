@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.config.client_keys import CLIENT_KEYS, Action, ClientKey
 from headrace.config.keys import STREAMS_KEYS
+from headrace.config.own_keys import OWN_KEYS
 from headrace.config.registry_keys import CLIENT_KEYS as REGISTRY_CLIENT_KEYS
 from headrace.config.registry_keys import CLIENT_PREFIX, SERDE_KEYS, SSL_KEYS
 
@@ -38,6 +39,12 @@ A class is given as the Java name of a built-in one, as a Python `module:attribu
 is refused, because ignoring it would change results.
 """
 
+_OWN_HEAD = """
+## headrace's own
+
+Settings that the Java library does not have. [Metrics](metrics.md) tells what the HTTP port answers.
+"""
+
 _CLIENT_HEAD = """
 ## Clients
 
@@ -64,6 +71,8 @@ def configuration_page() -> str:
     """The page as Markdown."""
     lines = [_HEAD, "| key | type | default | support | what it does |", "| --- | --- | --- | --- | --- |"]
     lines += [_streams_row(key) for key in sorted(STREAMS_KEYS, key=lambda key: key.name)]
+    lines += [_OWN_HEAD, "| key | type | default | support | what it does |", "| --- | --- | --- | --- | --- |"]
+    lines += [_streams_row(key) for key in OWN_KEYS]
     lines += [_CLIENT_HEAD, "| key | of | default | here | becomes | note |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [_client_row(key) for key in CLIENT_KEYS.values()]
     lines += [_REGISTRY_HEAD, "| key | type | default | what it does |", "| --- | --- | --- | --- |"]

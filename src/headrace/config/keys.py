@@ -76,7 +76,6 @@ _UPGRADE_FROM = one_of(
     *("4.0", "4.1", "4.2", "4.3"),
 )
 _NOT_YET_QUERY = "Interactive queries are not in this version."
-_NOT_YET_METRICS = "The metrics registry of this version does not read it."
 _NO_RACKS = "Tasks are placed without regard to the racks of brokers."
 
 STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -284,16 +283,16 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
         support=_NO_EFFECT, note="Java's reporters cannot run here.",
     ),
     ConfigKey(
-        "metrics.num.samples", _INT, "2", _LOW, "Samples a rate is computed from.",
-        at_least(1), support=_NO_EFFECT, note=_NOT_YET_METRICS,
+        "metrics.num.samples", _INT, "2", _LOW, "Samples that rates, averages and maxima are computed from.",
+        at_least(1),
     ),
     ConfigKey(
         "metrics.recording.level", _STRING, "INFO", _LOW, "Greatest level of metrics that are recorded.",
-        one_of("INFO", "DEBUG", "TRACE"), support=_NO_EFFECT, note=_NOT_YET_METRICS,
+        one_of("INFO", "DEBUG", "TRACE"),
     ),
     ConfigKey(
         "metrics.sample.window.ms", _LONG, "30000", _LOW, "Milliseconds of one sample.",
-        at_least(0), support=_NO_EFFECT, note=_NOT_YET_METRICS,
+        at_least(0),
     ),
     ConfigKey(
         "num.standby.replicas", _INT, "0", _HIGH,

@@ -21,6 +21,7 @@ from headrace.config.clients import (
 )
 from headrace.config.definition import ConfigKey, Support
 from headrace.config.keys import EXACTLY_ONCE_V2, STREAMS_KEYS, KeyNames
+from headrace.config.own_keys import OWN_KEYS
 from headrace.config.registry_keys import HEADER_PREFIX, REGISTRY_KEYS
 from headrace.config.sources import Source, read_properties_file, read_source
 from headrace.errors import ConfigException
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("headrace.config")
 
-_STREAMS_ROWS = {key.name: key for key in STREAMS_KEYS}
+_STREAMS_ROWS = {key.name: key for key in (*STREAMS_KEYS, *OWN_KEYS)}
 _CLIENT_PREFIXES = {
     "consumer.": ClientKind.CONSUMER,
     "main.consumer.": ClientKind.CONSUMER,

@@ -46,6 +46,7 @@ class BoundTask:
         commit_requested: A processor has asked for a commit.
         metadata: What operators keep with the committed offsets.
         peers: What operators have for each other.
+        source_names: By topic the source that reads it.
         punctuations: What processors have scheduled.
     """
 
@@ -77,6 +78,7 @@ class BoundTask:
         self.commit_requested = False
         self.punctuations = Punctuations(self.record, settings.system_time_ms)
         self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.source_names: dict[str, str] = {}
         self._sources: list[tuple[SourceSpec, Process]] = []
         self._lives: list[tuple[Callable[[], None] | None, Callable[[], None] | None]] = []
         self._closers: list[Callable[[], None]] = []
@@ -150,12 +152,15 @@ class BoundTask:
         record = self.record
         record.topic, record.partition, record.offset = None, -1, -1
         record.timestamp, record.headers = timestamp, None
+        began = self.settings.system_time_ms()
         try:
             due.punctuator(timestamp)
         except Exception as e:
             self.failures.punctuation_error(due.node, e, timestamp)
         finally:
             record.timestamp = -1
+            self.metrics.punctuated += 1
+            self.metrics.punctuation_ms += max(0, self.settings.system_time_ms() - began)
         if self.failures.failure is not None:
             raise self.failures.failure
 
@@ -216,6 +221,7 @@ class BoundTask:
     def _bind_source(self, spec: SourceSpec, topic: str, child: Process) -> None:
         settings = self.settings
         key, value = self._serdes.of_source(spec)
+        self.source_names[topic] = spec.name
         given = self._partitions
         partitions = [TopicPartition(topic, self.task_id.partition)] if given is None else given
         for partition in partitions:

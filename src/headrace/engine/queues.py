@@ -76,6 +76,7 @@ class PartitionQueue:
         self._chunks: deque[list[RawRecord]] = deque()
         self._at = 0
         self._traced = 0
+        self._added = 0
 
     def add(self, records: list[RawRecord]) -> None:
         """Append records, which are the queue's own from now on."""
@@ -83,11 +84,18 @@ class PartitionQueue:
             self._chunks.append(records)
             self.size += len(records)
             self.end_offset = records[-1][0]
+            self._added += len(records)
+
+    @property
+    def taken(self) -> int:
+        """Records that have left the queue by being processed or dropped."""
+        return self._added - self.size
 
     def clear(self) -> None:
         """Forget what waits, and what of it was processed: the next records may come from anywhere."""
         self._chunks.clear()
         self._at = 0
+        self._added -= self.size
         self.size = 0
         self.next_offset = None
 

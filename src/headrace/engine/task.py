@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.api.stores import KeyValueBody
     from headrace.engine.queues import PartitionQueue
     from headrace.engine.settings import EngineSettings
+    from headrace.metrics import TaskMetrics
     from headrace.records import RawRecord, TaskId
     from headrace.state.base import StoreBase
     from headrace.state.cache import CacheBudget
@@ -145,9 +146,13 @@ class StreamTask:
         return added
 
     @property
-    def metrics(self) -> Any:
-        """Counters of the task (:class:`headrace.metrics.TaskMetrics`)."""
+    def metrics(self) -> TaskMetrics:
+        """Counters of the task."""
         return self._bound.metrics
+
+    def source_of(self, topic: str) -> str:
+        """The source that reads one of the task's input topics."""
+        return self._bound.source_names[topic]
 
     @property
     def failure(self) -> Exception | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.config import StreamsConfig
     from headrace.engine.settings import EngineSettings
+    from headrace.metrics import MetricsRegistry
     from headrace.resets import AutoOffsetReset
     from headrace.runtime.groups import GroupProtocol
     from headrace.runtime.positions import StatePositions
@@ -55,6 +56,7 @@ class ClientSettings:
     positions: StatePositions
     listeners: Listeners
     predecessors: Predecessors
+    metrics: MetricsRegistry
     paused: threading.Event = field(default_factory=threading.Event)
     """Set while tasks neither process nor restore (``KafkaStreams.pause``)."""
 

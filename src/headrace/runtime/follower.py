@@ -57,8 +57,8 @@ class Follower:
         self._not_before = 0.0
         self._limits_at = 0.0
 
-    def __bool__(self) -> bool:
-        return bool(self._tasks)
+    def __len__(self) -> int:
+        return len(self._tasks)
 
     def add(self, task: StandbyTask) -> None:
         """Follow its changelogs from now on."""
@@ -80,8 +80,8 @@ class Follower:
             if self._reading:
                 consumer.pause(self._reading)
 
-    def advance(self, consumer: RecordConsumer, timeout_s: float, most: int) -> None:
-        """Read for up to ``timeout_s`` seconds, and take in what comes."""
+    def advance(self, consumer: RecordConsumer, timeout_s: float, most: int) -> int:
+        """Read for up to ``timeout_s`` seconds, and take in what comes; returns the number of records."""
         if self._held:
             self._held = False
             consumer.resume(tp for tp in self._reading if tp not in self._waiting)
@@ -89,8 +89,10 @@ class Follower:
         self._raise_limits(consumer)
         if not self._reading:
             time.sleep(timeout_s)
-            return
-        self.take(consumer, consumer.poll(timeout_s, most))
+            return 0
+        batch = consumer.poll(timeout_s, most)
+        self.take(consumer, batch)
+        return sum(map(len, batch.records.values()))
 
     def take(self, consumer: RecordConsumer, batch: PolledBatch) -> None:
         """Take in what a poll gave for partitions that are followed here."""

@@ -64,6 +64,10 @@ class Predecessors:
                 self._dead = {}
                 self._write()
 
+    def member_id(self, index: int) -> str | None:
+        """The member id of a thread, or None when it is no member; may be asked by any thread."""
+        return self._own.get(index)
+
     def left(self, index: int) -> None:
         """A thread's member has left the group in good order."""
         with self._guard:

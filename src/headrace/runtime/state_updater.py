@@ -34,12 +34,14 @@ from headrace.errors import (
 from headrace.resets import AutoOffsetReset
 from headrace.runtime.changelogs import check_origins
 from headrace.runtime.follower import Follower
+from headrace.runtime.updater_metrics import UpdaterMeters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.engine.task import StreamTask
     from headrace.kafka import RecordConsumer, TopicAdmin
+    from headrace.metrics import MetricsRegistry
     from headrace.records import OffsetAndMetadata, RawRecord, TaskId, TopicPartition
     from headrace.runtime.client import Listeners
 
@@ -104,6 +106,7 @@ class StateUpdater:
         timeout_ms: int,
         listeners: Listeners,
         paused: threading.Event,
+        metrics: MetricsRegistry,
     ) -> None:
         """Make it; nothing runs before :meth:`start`.
 
@@ -115,6 +118,7 @@ class StateUpdater:
             timeout_ms: ``task.timeout.ms``: how long brokers may keep a task from being restored.
             listeners: Told of restores and of standby tasks.
             paused: While it is set no changelog is read.
+            metrics: Where its own are registered while it runs.
         """
         self._make_consumer = consumer
         self._paused = paused
@@ -133,6 +137,7 @@ class StateUpdater:
         self._failed: deque[tuple[StreamTask, Exception]] = deque()
         self._stop = False
         self._fatal: Exception | None = None
+        self._meters = UpdaterMeters(metrics, name, lambda: len(self._jobs), lambda: len(self._follower), paused.is_set)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -235,7 +240,7 @@ class StateUpdater:
                 for piece in work:
                     self._do(piece)
                 if consumer is not None:
-                    self._advance(consumer)
+                    self._measured_advance(consumer)
         except BaseException as e:
             # a restore thread that dies silently would leave tasks waiting for ever
             with self._guard:
@@ -246,6 +251,7 @@ class StateUpdater:
             if not isinstance(e, Exception):
                 raise
         finally:
+            self._meters.close()
             if consumer is not None:
                 consumer.close()
 
@@ -275,6 +281,13 @@ class StateUpdater:
         except KafkaException as e:
             _log.warning("%s; it is tried again later", e)
 
+    def _measured_advance(self, consumer: RecordConsumer) -> None:
+        began, restored = time.monotonic(), bool(self._jobs)
+        self._advance(consumer)
+        now = time.monotonic()
+        if restored or self._follower:
+            self._meters.worked(now, now - began, restored)
+
     def _advance(self, consumer: RecordConsumer) -> None:
         if self._paused.is_set():
             for job in self._jobs.values():
@@ -284,7 +297,8 @@ class StateUpdater:
             return
         if not self._jobs:
             if self._follower:
-                self._follower.advance(consumer, _POLL_S, _BATCH)
+                records = self._follower.advance(consumer, _POLL_S, _BATCH)
+                self._meters.read(time.monotonic(), records)
             return
         self._follower.hold(consumer)
         new = [job for job in self._jobs.values() if job.committed is None]
@@ -309,6 +323,7 @@ class StateUpdater:
 
     def _read(self, consumer: RecordConsumer, reading: dict[TopicPartition, _Job]) -> None:
         batch = consumer.poll(_POLL_S, _BATCH)
+        self._meters.read(time.monotonic(), sum(map(len, batch.records.values())))
         for tp, error in batch.errors:
             broken = reading.get(tp) if tp is not None else None
             if broken is not None and isinstance(error, OffsetOutOfRangeException):

@@ -67,11 +67,13 @@ from headrace.runtime.states import (
     StreamThreadExceptionResponse,
     ThreadState,
 )
+from headrace.runtime.thread_metrics import ThreadMeters
 from headrace.state.cache import CacheBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from headrace.engine.standby import StandbyTask
     from headrace.kafka import JoinClaims, Membership, MembershipEvent
     from headrace.records import HostInfo, HostPartitions, TaskId, TopicPartition
     from headrace.runtime.client import ClientSettings
@@ -138,6 +140,9 @@ class StreamThread:
             THREAD_TRANSITIONS,
             lambda new, old: on_state(self, new, old),
         )
+        self.meters = ThreadMeters(
+            shared.metrics, self.name, str(shared.process_id), lambda: self.state, time.time_ns() // 1_000_000
+        )
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._stop = threading.Event()
         self._leave_group = True
@@ -198,13 +203,14 @@ class StreamThread:
         """Whether this is the thread that asks."""
         return threading.current_thread() is self._thread
 
-    def task_metrics(self) -> dict[TaskId, dict[str, int]]:
-        """Totals by metric name of every task this thread has now."""
-        return {task_id: task.metrics.snapshot() for task_id, task in list(self._tasks.items())}
-
     def task_drops(self) -> dict[TaskId, dict[str, int]]:
         """Dropped records by reason of every task this thread has now."""
         return {task_id: dict(task.metrics.dropped) for task_id, task in list(self._tasks.items())}
+
+    def standby_tasks(self) -> list[StandbyTask]:
+        """The standby tasks that follow their changelogs; may be asked by any thread."""
+        standbys: StandbyTasks | None = getattr(self, "_standbys", None)
+        return [] if standbys is None else [task for _, task in sorted(dict(standbys.tasks).items())]
 
     def metadata(self) -> ThreadMetadata:
         """What this thread has; may be asked by any thread."""
@@ -265,6 +271,7 @@ class StreamThread:
             else:
                 _log.warning("stream thread %s did not close in good order: %s", self.name, e)
         self._machine.try_move(ThreadState.DEAD)
+        self.meters.close()
         if response is StreamThreadExceptionResponse.REPLACE_THREAD:
             self._on_replace(self)
 
@@ -339,6 +346,7 @@ class StreamThread:
             shared.task_timeout_ms,
             shared.listeners,
             shared.paused,
+            shared.metrics,
         )
         self._standbys = StandbyTasks(
             self.name, shared, self, self._updater, lambda: self._plan, self._membership.note_poll
@@ -439,6 +447,8 @@ class StreamThread:
             self._revive(e, ())
 
     def _round(self) -> None:
+        if self.meters.begins_round(time.monotonic()):
+            self._look_at_tasks()
         if self._application_is_to_end:
             self._application_is_to_end = False
             self._membership.shutdown_application()
@@ -468,6 +478,7 @@ class StreamThread:
             if paused:
                 self._stop.wait(self._shared.poll_ms / 1000)
             return
+        began = time.monotonic()
         # what is there is taken at once; only when nothing is there the thread waits, and then for a first record only
         batch = self._consumer.poll(0.0, _POLL_RECORDS)
         if (paused or not ready) and not batch.records:
@@ -475,11 +486,20 @@ class StreamThread:
             punctuation = NEVER if paused else self._until_punctuation()
             longest = min(self._shared.poll_ms / 1000, self._committer.wait(), punctuation)
             batch = self._consumer.poll(longest, 1)
+        now = time.monotonic()
+        self.meters.polled(now, now - began, sum(map(len, batch.records.values())))
         self._consumer_errors(batch.errors)
         for tp, records in batch.records.items():
             task = self._by_partition.get(tp)
             if task is not None:
                 task.add_records(tp, records)
+
+    def _look_at_tasks(self) -> None:
+        self.meters.look(
+            time.monotonic(),
+            self._consumer.position(self._by_partition),
+            lambda tp: self._consumer.watermarks(tp, cached=True)[1],
+        )
 
     def _until_punctuation(self) -> float:
         due = min((task.next_wall_clock() for task in self._running.values()), default=NEVER)
@@ -544,6 +564,8 @@ class StreamThread:
                     progress = progress or done > 0
                     before, now = now, clock()
                     self._adapt(done, now - before)
+                    if done:
+                        self.meters.ran(task, now, now - before, done)
                 else:
                     task.idle()
                 task.punctuate_wall_clock()
@@ -659,6 +681,7 @@ class StreamThread:
                 shared.directory.release(task_id, self)
                 raise
             self._tasks[task_id] = task
+            self.meters.created(task, time.monotonic())
             task.transition(TaskState.RESTORING)
             self._shared.positions.opened(task)
             self._updater.add(task)
@@ -697,9 +720,12 @@ class StreamThread:
             self._machine.try_move(ThreadState.RUNNING)
 
     def _commit(self) -> None:
+        began = time.monotonic()
         known = self._consumer.position(self._by_partition)
         if self._committer.commit(list(self._running.values()), known.get):
             self._purge_due = True
+            now = time.monotonic()
+            self.meters.committed(now, now - began, self._running, time.time_ns() // 1_000_000)
         self._shared.positions.save()
 
     def _purge(self) -> None:
@@ -793,6 +819,7 @@ class StreamThread:
         task = self._tasks.pop(task_id, None)
         if task is None:
             return
+        self.meters.closed(task, time.monotonic())
         try:
             if self._running.pop(task_id, None) is not None:
                 gone = [tp for tp in task.partitions if self._by_partition.pop(tp, None) is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 import time
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.api.restore import LagInfo
 from headrace.config import StreamsConfig
+from headrace.config.own_keys import HTTP_PORT, HTTP_SOCKET
 from headrace.engine.serdes import check_serdes
-from headrace.errors import IllegalStateException, TimeoutException, TopologyException
+from headrace.errors import ConfigException, IllegalStateException, TimeoutException, TopologyException
+from headrace.http import HttpServer, configured_address
 from headrace.kafka import TopicAdmin
 from headrace.runtime.changelogs import changelog_ends
 from headrace.runtime.classes import engine_settings
@@ -21,8 +24,10 @@ from headrace.runtime.client import (
     Listeners,
     fingerprint,
 )
+from headrace.runtime.client_metrics import add_client_metrics, metrics_registry
 from headrace.runtime.global_thread import GlobalStreamThread
 from headrace.runtime.groups import group_protocol
+from headrace.runtime.overview import ClientOverview
 from headrace.runtime.positions import StatePositions
 from headrace.runtime.predecessors import Predecessors
 from headrace.runtime.states import (
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
 
     from headrace.api.metadata import ThreadMetadata
     from headrace.api.restore import StandbyUpdateListener, StateRestoreListener
+    from headrace.metrics import Metric, MetricName
     from headrace.records import TaskId
     from headrace.topology import Topology
 
@@ -105,10 +111,13 @@ class KafkaStreams:
                 positions=StatePositions(self._directory),
                 listeners=Listeners(),
                 predecessors=Predecessors(self._directory, threads),
+                metrics=metrics_registry(self._config, lambda: time.monotonic()),
             )
+            self._http_address = configured_address(self._config)
         except BaseException:
             self._directory.close()
             raise
+        self._http: HttpServer | None = None
         self._listener: Callable[[State, State], None] | None = None
         self._handler: Callable[[Exception], StreamThreadExceptionResponse] | None = None
         self._machine = StateMachine("the client", State.CREATED, CLIENT_TRANSITIONS, self._changed)
@@ -130,6 +139,14 @@ class KafkaStreams:
         self._threads = [self._make_thread(index) for index in range(1, threads + 1)]
         self._leaving: list[StreamThread] = []
         """Threads that were removed, for whose end ``close`` waits too."""
+        self._failed_threads = 0
+        add_client_metrics(
+            self._shared,
+            self.state,
+            topology.describe(),
+            lambda: sum(t.state is not ThreadState.DEAD for t in list(self._threads)),
+            lambda: self._failed_threads,
+        )
 
     def _cache_bytes(self, threads: int) -> int:
         total: int = self._config[StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG]
@@ -147,6 +164,12 @@ class KafkaStreams:
     def process_id(self) -> uuid.UUID:
         """The instance's id, kept in its state directory."""
         return self._shared.process_id
+
+    @property
+    def http_address(self) -> str | None:
+        """Where the HTTP port answers, such as ``http://127.0.0.1:8080``; None while there is none."""
+        server = self._http
+        return None if server is None else str(server.address)
 
     def state(self) -> State:
         """The client's state."""
@@ -197,8 +220,11 @@ class KafkaStreams:
 
         Raises:
             IllegalStateException: It was started or closed before.
+            ConfigException: An HTTP port is configured, and nothing can listen there, or the extra for it is missing.
         """
         with self._guard:
+            if self.state() is State.CREATED:
+                self._open_http()
             if not self._machine.try_move(State.REBALANCING):
                 raise IllegalStateException(
                     f"The client was started or stopped before, it cannot be started again (state {self.state().value})"
@@ -228,17 +254,19 @@ class KafkaStreams:
             ended = self.state() in (State.NOT_RUNNING, State.ERROR)
         self._tell()
         if ended:
+            self._close_http()
             return True
         for thread in threads:
             thread.shutdown(leave_group)
         if any(t.is_current() for t in threads) or (self._global is not None and self._global.is_current()):
             # called by a listener or a processor: this very thread has still to finish
-            self._finish_after(threads)
+            self._finish_after(threads, self._close_http)
             return False
         if not self._join(threads, timeout_s):
-            self._finish_after(threads)
+            self._finish_after(threads, self._close_http)
             return False
         self._finish()
+        self._close_http()
         return True
 
     def add_stream_thread(self) -> str | None:
@@ -321,13 +349,14 @@ class KafkaStreams:
         """Wait until the client has ended, in good order or by an error; returns whether it has."""
         return self._machine.wait_for(frozenset({State.NOT_RUNNING, State.ERROR}), timeout_s)
 
-    def metrics(self) -> dict[TaskId, dict[str, int]]:
-        """Totals by metric name of every task that runs here.
+    def metrics(self) -> Mapping[MetricName, Metric]:
+        """All metrics of this instance that are recorded (``metrics.recording.level``) at the moment.
 
-        They are ``process-total``, ``dropped-records-total``, ``restore-total`` and, of what a restore has still to
-        read, ``restore-remaining-records-total``.
+        Groups, names and tags are the Java library's, such as ``process-rate`` of the group ``stream-thread-metrics``.
+        Each value is read when it is asked for, on any thread, and no stream thread waits for that. Those of a task or
+        thread are gone with it. The clients' own metrics are not among them.
         """
-        return {task_id: totals for thread in list(self._threads) for task_id, totals in thread.task_metrics().items()}
+        return self._shared.metrics.read()
 
     def dropped_records(self) -> dict[TaskId, dict[str, int]]:
         """Number of dropped records of every task that runs here, by reason; each was logged with where it lies.
@@ -400,6 +429,26 @@ class KafkaStreams:
         """Stream threads that do not end."""
         return [t for t in self._threads if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)]
 
+    def _open_http(self) -> None:
+        address = self._http_address
+        if address is None:
+            return
+        try:
+            importlib.import_module("headrace.http.prometheus")
+        except ImportError as e:
+            raise ConfigException(
+                f"An HTTP port is set ({HTTP_PORT} or {HTTP_SOCKET}), but the package for its metrics is missing: "
+                f"install headrace[metrics] ({e})"
+            ) from e
+        overview = ClientOverview(self._shared, self.state, lambda: list(self._threads))
+        self._http = HttpServer(overview, address)
+
+    def _close_http(self) -> None:
+        with self._guard:
+            server, self._http = self._http, None
+        if server is not None:
+            server.close()
+
     def _asked(self, error: Exception) -> StreamThreadExceptionResponse:
         if self._handler is not None:
             try:
@@ -445,6 +494,8 @@ class KafkaStreams:
         self._tell()
 
     def _answer(self, thread: StreamThread, error: Exception) -> StreamThreadExceptionResponse:
+        with self._guard:
+            self._failed_threads += 1
         response = self._asked(error)
         if self.state() is State.PENDING_SHUTDOWN or thread in self._leaving:
             return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
@@ -477,11 +528,12 @@ class KafkaStreams:
             thread.shutdown(leave_group=True)
         self._finish_after(threads)
 
-    def _finish_after(self, threads: list[StreamThread]) -> None:
+    def _finish_after(self, threads: list[StreamThread], then: Callable[[], None] = lambda: None) -> None:
         # the last step waits for the threads, so it needs one that is none of them
         def finish() -> None:
             self._join(threads, None)
             self._finish()
+            then()
 
         threading.Thread(target=finish, name="headrace-shutdown", daemon=True).start()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import time
 from collections import Counter, deque
 from pathlib import Path
@@ -21,6 +22,8 @@ from headrace.config import StreamsConfig, settings_of
 from headrace.engine.serdes import check_serdes
 from headrace.errors import IllegalStateException, StreamsException
 from headrace.runtime.classes import engine_settings
+from headrace.runtime.client_metrics import metrics_registry
+from headrace.runtime.task_metrics import TaskMeters
 from headrace.state import (
     KeyValueStore,
     SessionStore,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from headrace.api.serde import Deserializer, Serializer
     from headrace.api.times import Moment, Span
     from headrace.engine.settings import EngineSettings
+    from headrace.metrics import Metric, MetricName
     from headrace.records import Headers, TaskId
     from headrace.topology import Topology
     from headrace.topology.built import BuiltTopology
@@ -355,13 +359,15 @@ class TopologyTestDriver:
     def _clock(self) -> int:
         return self._now
 
-    def metrics(self) -> dict[str, int]:
-        """Totals over the tasks by metric name, such as ``dropped-records-total``."""
-        totals: Counter[str] = Counter({"process-total": 0, "dropped-records-total": 0})
+    def metrics(self) -> Mapping[MetricName, Metric]:
+        """The metrics of the tasks that ``metrics.recording.level`` asks for, as :meth:`headrace.KafkaStreams.metrics`.
+
+        Totals are exact. There is no thread whose time could be measured, so rates and times tell nothing.
+        """
+        registry = metrics_registry(self._config, lambda: self._now / 1000)
         for task in self._world.tasks().values():
-            totals.update(task.metrics.snapshot())
-        totals["dropped-records-total"] += self._world.global_drops().total()
-        return dict(totals)
+            TaskMeters(registry, threading.current_thread().name, task)
+        return registry.read()
 
     def dropped_records(self) -> dict[str, int]:
         """Number of dropped records by reason, such as ``null key`` or ``processing error``."""

@@ -3,7 +3,8 @@
 Python's interpreter lock lets one process use one core; the group spreads the tasks over as many processes as run.
 What flows: each instance is the same command with a state directory of its own, and its output is passed on line by
 line with the instance's name in front. One that fails is started again after a pause that grows while it goes on
-failing; one that says its configuration is wrong ends all of them, for the next start would say the same.
+failing; one that says its configuration is wrong ends all of them, for the next start would say the same. One HTTP port
+answers for all (:mod:`headrace.tools.instances`).
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
+from headrace.http import HttpServer
+from headrace.tools.instances import InstancesOverview
 from headrace.tools.service import SUPERVISOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
     from types import FrameType
 
     from headrace.config import StreamsConfig
+    from headrace.tools.instances import SharedPort
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +46,8 @@ _WRONG_CONFIGURATION = 2
 class _Instance:
     name: str
     command: Sequence[str]
+    socket: Path | None = None
+    starts: int = 0
     process: subprocess.Popen[str] | None = None
     reader: threading.Thread | None = None
     started: float = 0.0
@@ -49,6 +56,7 @@ class _Instance:
 
     def start(self, write: Callable[[str], None]) -> None:
         self.started = time.monotonic()
+        self.starts += 1
         self.process = subprocess.Popen(
             self.command,
             stdin=subprocess.DEVNULL,
@@ -76,7 +84,10 @@ class _Instance:
 
 
 def supervise(
-    command: Callable[[int], Sequence[str]], instances: int, write: Callable[[str], None] | None = None
+    command: Callable[[int], Sequence[str]],
+    instances: int,
+    write: Callable[[str], None] | None = None,
+    port: SharedPort | None = None,
 ) -> int:
     """Run instances until SIGTERM, SIGINT or SIGHUP. Called from the main thread: it takes the three signals meanwhile.
 
@@ -84,12 +95,20 @@ def supervise(
         command: Program and arguments of instance ``k``, from 1; each needs a state directory of its own.
         instances: How many, at least 1.
         write: Takes each line of the instances' output; standard error by default.
+        port: Answers for all of them, each of which answers at its socket; None for no port.
 
     Returns:
         0 after a stop that all instances did in order, or when all ended so by themselves; 2 when one found its
         configuration wrong; 1 otherwise.
+
+    Raises:
+        ConfigException: Nothing can listen at the port.
     """
-    everyone = [_Instance(f"instance-{k}", command(k)) for k in range(1, instances + 1)]
+    everyone = [
+        _Instance(f"instance-{k}", command(k), None if port is None else port.socket(k))
+        for k in range(1, instances + 1)
+    ]
+    server = None if port is None else HttpServer(InstancesOverview(everyone), port.address)
     signals: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -102,6 +121,8 @@ def supervise(
             log.info("%s: stopping %d instances", signal.Signals(number).name, instances)
         return max(code, _stop(everyone))
     finally:
+        if server is not None:
+            server.close()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -144,9 +144,9 @@ def test_a_pattern_a_global_table_and_a_chosen_topic(
         assert sorted(str(value) for _, value, _, _ in read(f"{out}-k", 20)) == sorted(
             str(f"n{i}=v{i}".encode()) for i in range(20)
         )
-        assert len(client.metrics()) == 1
+        assert len(client.dropped_records()) == 1
         ensure_topics(brokers, [NewTopic(f"{prefix}-b", 2)])
-        wait_for(lambda: len(client.metrics()) == 2 and client.state() is State.RUNNING)
+        wait_for(lambda: len(client.dropped_records()) == 2 and client.state() is State.RUNNING)
         write(brokers, f"{prefix}-b", ("x", b"n7", 5000))
         assert read(f"{out}-k", 21)[-1][:2] == (b"x", b"n7=v7")
         assert [read_at for _, _, read_at, _ in read(f"{out}-stream", 2)] == [10, 5000]

@@ -20,6 +20,7 @@ from headrace.config import (
 from headrace.config.definition import java_text
 from headrace.config.docs import configuration_page
 from headrace.config.keys import KeyNames
+from headrace.config.own_keys import OWN_KEYS
 from headrace.errors import ConfigException
 from headrace.records import HostInfo
 
@@ -324,7 +325,7 @@ def test_values_are_readable_as_a_mapping() -> None:
     c = config({"zebra": "1"})
     assert c.values()["zebra"] == "1"
     assert c.values()["poll.ms"] == 100
-    assert set(c) == set(ROWS) | {"zebra"}
+    assert set(c) == set(ROWS) | {row.name for row in OWN_KEYS} | {"zebra"}
     assert "poll.ms" in c
     assert not c.is_set("poll.ms")
 

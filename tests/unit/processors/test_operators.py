@@ -41,7 +41,7 @@ class App:
         return [(r.key, r.value, r.timestamp) for r in handle.read_records_to_list()]
 
     def dropped(self) -> int:
-        return self.driver.metrics()["dropped-records-total"]
+        return sum(self.driver.dropped_records().values())
 
 
 @pytest.fixture

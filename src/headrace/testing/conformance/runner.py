@@ -194,8 +194,7 @@ class Run:
         _check_rows("records of", self.internal, self._wanted.get("internal_topics", {}))
         if not failed and not self._case.get("describe_only", False):
             self._check_stores()
-            dropped = self._driver.metrics().get("dropped-records-total", 0)
-            _check("dropped records", dropped, self._wanted["dropped_records"])
+            _check("dropped records", sum(self._driver.dropped_records().values()), self._wanted["dropped_records"])
 
     def _serde_name(self, topic: str, part: str) -> str:
         name: str = self._case.get("topics", {}).get(topic, {}).get(part, "string")

@@ -1,0 +1,139 @@
+"""The HTTP port on a real broker: lag and commits of a client, and the one port of two instances."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cluster.instances import wait_until
+from cluster.runtime.counting import counting, make_topics, running, write
+
+from headrace.http.client import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+APP = """
+from cluster.runtime.counting import counting
+
+def build(config):
+    return counting(config["test.input"], config["test.output"])
+"""
+
+
+@pytest.fixture
+def settings(bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path) -> dict[str, Any]:
+    make_topics(bootstrap_servers, unique)
+    return {
+        "application.id": unique("app"),
+        "bootstrap.servers": bootstrap_servers,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": "200",
+        "state.dir": str(tmp_path / "state"),
+        "session.timeout.ms": "6000",
+    }
+
+
+def answer(address: str, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(address + path, timeout=30) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+
+
+def test_lag_rises_while_the_client_is_paused_and_falls_to_zero_with_its_commits(
+    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    settings |= {"headrace.http.port": 0, "metrics.recording.level": "DEBUG"}
+    write(bootstrap_servers, unique("in"), 1_000)
+    with running(counting(unique("in"), unique("out")), settings) as client:
+        address = client.http_address
+        assert address is not None
+
+        def tasks() -> list[dict[str, Any]]:
+            told: dict[str, Any] = json.loads(answer(address, "/tasks")[1])
+            return list(told["tasks"])
+
+        def lags() -> list[int]:
+            return [part["lag"] or 0 for task in tasks() for part in task["partitions"]]
+
+        def processed() -> int:
+            return sum(task["records_total"] for task in tasks())
+
+        wait_until(lambda: answer(address, "/ready")[0] == 200, "ready", detail=lambda: answer(address, "/ready")[1])
+        wait_until(lambda: processed() == 1_000 and sum(lags()) == 0, "all processed", detail=tasks)
+        client.pause()
+        write(bootstrap_servers, unique("in"), 300, 1_000)
+        wait_until(lambda: sum(lags()) >= 300, "what is written meanwhile is lag", detail=tasks)
+        client.resume()
+        wait_until(lambda: processed() == 1_300 and sum(lags()) == 0, "it is gone", detail=tasks)
+        assert all(task["records_per_second"] > 0 and task["last_commit_ms"] for task in tasks())
+        assert [task["state"] for task in tasks()] == ["RUNNING", "RUNNING"]
+        values = {
+            (name.group, name.name, name.tags.get("task-id")): metric.metric_value()
+            for name, metric in client.metrics().items()
+        }
+        by_task = [values["stream-task-metrics", "process-total", task] for task in ("0_0", "0_1")]
+        assert sum(map(int, by_task)) == 1_300
+        assert values["stream-thread-metrics", "process-total", None] == 1_300
+        assert values["stream-thread-metrics", "commit-total", None]
+        assert values["stream-state-updater-metrics", "active-restoring-tasks", None] == 0
+        page = answer(address, "/metrics")[1]
+        assert 'headrace_task_records_lag{partition="0",task_id="0_0"' in page
+
+
+def test_two_instances_have_one_port_that_outlives_a_killed_one(
+    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    port = tmp_path / "port.sock"
+    settings |= {"test.input": unique("in"), "test.output": unique("out"), "headrace.http.socket": port}
+    (tmp_path / "http_port_app.py").write_text(APP, encoding="utf-8")
+    (tmp_path / "app.properties").write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="latin-1")
+    write(bootstrap_servers, unique("in"), 500)
+    arguments = ["-m", "headrace", "run", "http_port_app:build", "--config", "app.properties", "--instances", "2"]
+    with (tmp_path / "run.log").open("wb") as log:
+        supervisor = subprocess.Popen([sys.executable, *arguments], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
+
+    def instances() -> list[dict[str, Any]]:
+        try:
+            found: dict[str, Any] = json.loads(ask(port, "/tasks", 30.0).body)
+        except OSError:
+            return []
+        return list(found["instances"])
+
+    def all_run() -> bool:
+        # on whichever of the two: one that starts later may keep a copy first
+        told = instances()
+        active = [task["id"] for one in told for task in one.get("tasks", ()) if task["type"] == "active"]
+        everyone = [one["answers"] for one in told] == [True, True]
+        return everyone and sorted(active) == ["0_0", "0_1"] and ask(port, "/ready", 30.0).status == 200
+
+    def tail() -> str:
+        return (tmp_path / "run.log").read_text("utf-8", "replace")[-5_000:]
+
+    try:
+        wait_until(all_run, "both tasks run", detail=tail)
+        page = ask(port, "/metrics", 30.0).body.decode()
+        for name in ("instance-1", "instance-2"):
+            assert f'headrace_instance_up{{headrace_instance="{name}"}} 1.0' in page
+            assert f'kafka_streams_stream_metrics_client_state{{application_id="{unique("app")}"' in page
+        os.kill(instances()[1]["pid"], signal.SIGKILL)
+        wait_until(lambda: [one["answers"] for one in instances()] == [True, False], "its end is seen", detail=tail)
+        assert ask(port, "/ready", 30.0).status == 503
+        wait_until(lambda: [one["starts"] for one in instances()] == [1, 2], "a second start", detail=tail)
+        wait_until(all_run, "ready again", detail=tail)
+        supervisor.send_signal(signal.SIGTERM)
+        assert supervisor.wait(60) == 0, tail()
+        assert not port.exists()
+    finally:
+        supervisor.kill()
+        supervisor.wait()
