@@ -16,6 +16,7 @@ _ALL: Final = OPERATIONS | PROCESSING
 _BASIC: Final = ("stream", "table", "mapValues", "toStream", "group", "count", "aggregate")
 _SOURCES: Final = ("stream", "table", "globalTable", "addGlobalStore", "addSource")
 _SERDES: Final = {"long": "LongSerde", "integer": "IntegerSerde", "double": "DoubleSerde"}
+_DEAD_LETTERS: Final = "dlq"
 _ERRORS: Final = "org.apache.kafka.streams.errors."
 _PASSES: Final = ("reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join")
 
@@ -36,6 +37,9 @@ def case(seed: int) -> dict[str, Any]:
         },
         "steps": graph.steps,
     }
+    if graph.dead_letters:
+        # their bytes are those of any topic
+        made["topics"][_DEAD_LETTERS] = {"key": "hex", "value": "hex"}
     if at_construction:
         made["topology_config"] = True
     if graph.wall_clock and rng.random() < 0.3:
@@ -47,11 +51,10 @@ def case(seed: int) -> dict[str, Any]:
 
 
 def _texts(graph: Graph) -> set[tuple[str, str]]:
-    """The topics whose keys, whose values may be no bytes but texts."""
-    if graph.dead_letters:
-        # the bytes of records come back as texts
-        return {(topic, part) for topic in graph.topics for part in ("key", "value")}
-    # a text that is not UTF-8 is refused here; the Java library puts other characters in the place of what is wrong
+    """The topics whose keys, whose values may be no bytes but texts.
+
+    A text that is not UTF-8 is refused here; the Java library puts other characters in the place of what is wrong.
+    """
     return {
         (topic, part)
         for step in graph.steps
@@ -162,9 +165,8 @@ def _config(graph: Graph) -> tuple[dict[str, Any], bool]:
         config["processing.exception.handler"] = f"{_ERRORS}LogAndContinueProcessingExceptionHandler"
     if graph.resumes:
         config["production.exception.handler"] = "Resumes"
-    if graph.dead_letters and all({k, v} <= {"string", "digits", "json"} for k, v in graph.topics.values()):
-        # the bytes of records come back as texts
-        config["errors.dead.letter.queue.topic.name"] = "dlq"
+    if graph.dead_letters:
+        config["errors.dead.letter.queue.topic.name"] = _DEAD_LETTERS
     if chance(0.03):
         config["dsl.store.format"] = "HEADERS"
     if chance(0.04):

@@ -66,6 +66,9 @@ class Java:
         if len(result.get("outputs", ())) > _MOST:
             return {"unusable": f"more than {_MOST} outputs"}
         messages = [link.get("message") or "" for link in result.get("error", {}).get("chain", ())]
+        # a handler that goes on leaves them in dead letters only
+        letters = (dict(record.get("headers", ())) for record in result.get("outputs", ()))
+        messages += [letter.get("__streams.errors.message") or "" for letter in letters]
         fault = next((text for text in _OWN_FAULTS if any(text in message for message in messages)), None)
         return result if fault is None else {"unusable": f"the Java library's own fault: {fault}"}
 

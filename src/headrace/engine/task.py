@@ -14,7 +14,6 @@ import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from headrace.api.engine import NEVER
 from headrace.engine.binding import BoundTask
 from headrace.engine.offsets import decode_metadata, encode_metadata
 from headrace.engine.order import TimeOrder
@@ -115,6 +114,7 @@ class StreamTask:
         self._processed_since_commit = 0
         self._heads: TimeOrder[PartitionQueue] = TimeOrder()
         self._arrived: list[PartitionQueue] = []
+        self._skipped = 0
         self._stall = Stall(task_id, settings.system_time_ms, settings.task_timeout_ms)
         self.idling_since: int | None = None
         """Since when (epoch ms) there was nothing that could be processed; None while there is."""
@@ -256,6 +256,8 @@ class StreamTask:
             raise self._bound.failures.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
         finally:
             record.topic, record.partition, record.offset = None, -1, -1
+            done += self._skipped
+            self._skipped = 0
             if done:
                 self.idling_since = None
                 self._processed_since_commit += done
@@ -417,12 +419,17 @@ class StreamTask:
 
     def _offer(self, queue: PartitionQueue) -> None:
         failures = self._bound.failures
-        time = NEVER if failures.unready is not None else queue.head_timestamp()
-        if failures.unready is not None:
-            # a head that cannot be decoded yet may have a time that is not known yet
-            self._arrived.append(queue)
-        else:
-            self._heads.offer(queue, time)
+        if failures.unready is None:
+            waiting = queue.size
+            time = queue.head_timestamp()
+            # those before the head that do not decode are done with
+            self._skipped += waiting - queue.size
+            if failures.unready is None:
+                if queue.size:
+                    self._heads.offer(queue, time)
+                return
+        # a head that cannot be decoded yet may have a time that is not known yet
+        self._arrived.append(queue)
 
     def _note_stall(self) -> None:
         unready, self._bound.failures.unready = self._bound.failures.unready, None

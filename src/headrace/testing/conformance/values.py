@@ -206,6 +206,22 @@ class _ExceptDeserializer(Deserializer[str]):
         return text
 
 
+class _HexSerializer(Serializer[str]):
+    """Any bytes, seen as the text of their hexadecimal digits."""
+
+    def serialize(self, topic: str, data: str | None) -> bytes | None:
+        """See :class:`headrace.api.serde.Serializer`."""
+        return None if data is None else bytes.fromhex(data)
+
+
+class _HexDeserializer(Deserializer[str]):
+    """See :class:`_HexSerializer`."""
+
+    def deserialize(self, topic: str, data: bytes | None) -> str | None:
+        """See :class:`headrace.api.serde.Deserializer`."""
+        return None if data is None else data.hex()
+
+
 def _only(kind: type[Any], of: Serde[Any], deserializer: Deserializer[Any] | None = None) -> Serde[Any]:
     return Serde(_Only(kind, of.serializer), deserializer or of.deserializer, immutable=True, exact=True)
 
@@ -216,6 +232,7 @@ _SERDES: Final[Mapping[str, Serde[Any]]] = {
     "integer": _only(Int, Serdes.Integer(), _IntDeserializer()),
     "double": _only(float, Serdes.Double()),
     "json": Serde(_JsonSerializer(), _JsonDeserializer(), exact=False),
+    "hex": Serde(_HexSerializer(), _HexDeserializer(), immutable=True, exact=True),
 }
 
 
