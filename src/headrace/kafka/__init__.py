@@ -7,7 +7,7 @@ an object of either.
 
 from __future__ import annotations
 
-from headrace.kafka.admin import GroupDescription, GroupMemberDescription, NewTopic, TopicAdmin
+from headrace.kafka.admin import GroupDescription, GroupMemberDescription, NewTopic, TopicAdmin, TopicSetting
 from headrace.kafka.classic import ClassicMembership, JoinClaims
 from headrace.kafka.consumer import PolledBatch, RecordConsumer
 from headrace.kafka.errors import (
@@ -48,4 +48,5 @@ __all__ = [
     "StreamsMembership",
     "TaskOffsets",
     "TopicAdmin",
+    "TopicSetting",
 ]

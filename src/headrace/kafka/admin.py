@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, TopicCollection
 from confluent_kafka import KafkaException as ClientException
@@ -55,6 +55,13 @@ class NewTopic:
     partitions: int
     replication_factor: int = -1
     config: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class TopicSetting(NamedTuple):
+    """A config of a topic; ``own`` when it was set on the topic itself."""
+
+    value: str
+    own: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,23 +224,38 @@ class TopicAdmin:
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """The configs set on the topics themselves (dynamic ones, not defaults); absent topics are left out."""
+        return {
+            topic: {name: setting.value for name, setting in settings.items() if setting.own}
+            for topic, settings in self.topic_settings(topics).items()
+        }
+
+    def replication_factors(self, topics: Iterable[str]) -> dict[str, int]:
+        """The least number of replicas that a partition of each topic has; absent topics are left out."""
+        return {
+            name: min(len(partition.replicas) for partition in found.partitions)
+            for name, found in self._described(topics).items()
+        }
+
+    def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, TopicSetting]]:
+        """The configs that hold for the topics, defaults of the brokers included; absent topics are left out."""
         names = sorted(set(topics))
         if not names:
             return {}
         futures: dict[Any, concurrent.futures.Future[Any]] = self._client.describe_configs(
             [_api.ConfigResource(_api.ResourceType.TOPIC, name) for name in names], request_timeout=self._timeout_s
         )
-        result: dict[str, dict[str, str]] = {}
+        result: dict[str, dict[str, TopicSetting]] = {}
         for resource, future in futures.items():
             try:
                 needs = (Acl("DescribeConfigs", "topic", resource.name),)
                 entries = self._result(future, f"describing the configs of topic {resource.name}", needs)
             except _Missing:
                 continue
+            own = _api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
             result[resource.name] = {
-                name: entry.value
+                name: TopicSetting(entry.value, entry.source == own)
                 for name, entry in entries.items()
-                if entry.source == _api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value and entry.value is not None
+                if entry.value is not None
             }
         return result
 

@@ -8,7 +8,7 @@ which offsets they have read. ``TopicAdmin`` asks about topics, offsets and grou
 
 from __future__ import annotations
 
-from headrace.kafka import GroupDescription, NewTopic, TopicAdmin
+from headrace.kafka import GroupDescription, NewTopic, TopicAdmin, TopicSetting
 from headrace.topics.creation import ensure_topics
 from headrace.topics.latest import LatestByKey
 from headrace.topics.reader import TopicReader, TopicRecord
@@ -21,6 +21,7 @@ __all__ = [
     "TopicAdmin",
     "TopicReader",
     "TopicRecord",
+    "TopicSetting",
     "TopicWriter",
     "TransactionalWriter",
     "ensure_topics",

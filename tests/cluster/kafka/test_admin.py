@@ -43,6 +43,10 @@ def test_topics_are_created_described_and_deleted(admin: TopicAdmin, unique: Cal
     assert admin.create_topics([NewTopic(name, 3, config=config)]) == frozenset()
     assert admin.partition_counts([name, unique("absent")]) == {name: 3}
     assert admin.topic_configs([name, unique("absent")]) == {name: config}
+    settings = admin.topic_settings([name])[name]
+    assert {key: setting.value for key, setting in settings.items() if setting.own} == config
+    assert settings["max.message.bytes"] == ("1048588", False)
+    assert admin.replication_factors([name, unique("absent")]) == {name: 1}
     assert name in admin.list_topics()
     assert admin.create_topics([NewTopic(name, 5)]) == {name}
     assert admin.partition_counts([name]) == {name: 3}

@@ -11,6 +11,7 @@
 ``checks``    the plain sum over the input, and how the totals compare with it
 ``headers``   what the product adds to records' headers
 ``rejected``  the rejected topic, and replaying from it
+``preflight`` what must be true of the brokers before the job runs
 ``screen``    what a demo shows
 ``demo``      all of it on a local Kafka, in one terminal
 ``cli``       the ``course-revenue`` command; ``operations`` the part of it for operators, ``options`` what both share

@@ -15,8 +15,8 @@ import typer
 from course_revenue.checks import Reconciliation, sum_input
 from course_revenue.checks import reconcile as compare
 from course_revenue.demo import DemoOptions, run_demo
-from course_revenue.operations import rejected_app
-from course_revenue.options import Brokers, Config, Set, target
+from course_revenue.operations import check, check_before_run, rejected_app
+from course_revenue.options import Brokers, Config, ConfigFile, Set, target
 from course_revenue.sample import SampleSize
 from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
@@ -41,6 +41,7 @@ Courses = Annotated[int, typer.Option(min=1, help="Courses of the sample.")]
 Seed = Annotated[int, typer.Option(help="Another seed makes another sample.")]
 Duplicates = Annotated[float, typer.Option(min=0, max=1, help="Share of lines that are sent twice.")]
 
+app.command()(check)
 app.add_typer(rejected_app, name="rejected")
 
 
@@ -93,12 +94,12 @@ def load(
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Option("--config", help="A .properties file; Java's loads unmodified.")],
+    config: ConfigFile,
     settings: Set = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     instances: Instances = 1,
 ) -> None:
-    """Run the job until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
+    """Check, then run the job until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
     log_to_stderr(log_level)
     properties = read_properties(config, settings or ())
     product = Settings.of(properties)
@@ -107,6 +108,7 @@ def run(
     if instances > 1:
         again = ["-m", "course_revenue", "run"]
         raise typer.Exit(run_instances(again, config, settings, log_level, streams_config, instances))
+    check_before_run(config, product, streams_config)
     raise typer.Exit(run_until_stopped(topology, streams_config))
 
 

@@ -1,22 +1,66 @@
-"""Commands for those who run the job: ``course-revenue rejected list|replay``."""
+"""Commands for those who run the job: ``course-revenue check`` and ``rejected list|replay``."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import logging
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from course_revenue import preflight
+from course_revenue.errors import RefusedError
 from course_revenue.model import PurchaseLine
-from course_revenue.options import Brokers, By, Config, DryRun, Set, target, who
+from course_revenue.options import Brokers, By, Config, ConfigFile, DryRun, Set, target, who
+from course_revenue.preflight import Findings
 from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
 from course_revenue.totals import event_time_ms
-from headrace.cli.common import note, say
-from headrace.errors import ConfigException
+from headrace.cli.common import FAILED, note, say
+from headrace.errors import ConfigException, TimeoutException
 from headrace.serdes import JsonDeserializer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from course_revenue.settings import Settings
+    from headrace import StreamsConfig
+
+log = logging.getLogger(__name__)
 
 rejected_app = typer.Typer(help="The rejected topic: what lies in it, and sending it in again.", no_args_is_help=True)
 
 _PLACE: Final = "PARTITION:OFFSET"
+
+
+def check(
+    config: ConfigFile,
+    settings: Set = None,
+) -> None:
+    """Look whether the brokers are as the job needs them: exit code 1 when something is refused. Changes nothing."""
+    at = target(config, settings, None)
+    findings = preflight.check(at.brokers, str(config), at.settings, at.streams_config)
+    for line in findings.lines():
+        say(line)
+    if findings.refusals:
+        raise typer.Exit(FAILED)
+    note(f"the job may run: nothing is refused, {len(findings.warnings)} warnings")
+
+
+def check_before_run(config: Path, product: Settings, streams_config: StreamsConfig) -> None:
+    """What ``check`` does, for a job that is about to start; brokers that do not answer are left to the job itself.
+
+    Raises:
+        RefusedError: the job must not run as things are.
+    """
+    brokers = ",".join(streams_config.bootstrap_servers)
+    try:
+        findings = preflight.check(brokers, str(config), product, streams_config)
+    except TimeoutException as error:
+        log.warning("the brokers are not checked before the start: %s", error)
+        return
+    for finding in findings.warnings:
+        log.warning("%s: %s", finding.what, finding.fix)
+    if findings.refusals:
+        raise RefusedError("the job does not start:\n" + "\n".join(Findings(findings.refusals).lines()))
 
 
 @rejected_app.command("list")

@@ -16,6 +16,7 @@ from headrace.cli.common import read_properties
 from headrace.errors import ConfigException
 
 Config = Annotated[Path | None, typer.Option("--config", help="A .properties file; Java's loads unmodified.")]
+ConfigFile = Annotated[Path, typer.Option("--config", help="A .properties file; Java's loads unmodified.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; wins over the file.")]
 Brokers = Annotated[str | None, typer.Option("--bootstrap-server", help="host:port list; else that of --config.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
@@ -27,13 +28,14 @@ class Target:
     """Which brokers and topics a command is about.
 
     ``client`` are the settings of connections to the brokers, security among them; ``properties`` is everything that
-    was given.
+    was given, ``streams_config`` what Kafka Streams makes of it (the application id is ``check`` where there is none).
     """
 
     brokers: str
     client: dict[str, Any]
     settings: Settings
     properties: dict[str, Any]
+    streams_config: StreamsConfig
 
     @property
     def application_id(self) -> str:
@@ -63,7 +65,11 @@ def target(config: Path | None, settings: list[str] | None, bootstrap_server: st
         {"application.id": "check"}, without_product_keys(properties), {"bootstrap.servers": brokers}
     )
     return Target(
-        ",".join(streams_config.bootstrap_servers), streams_config.admin_config(), Settings.of(properties), properties
+        ",".join(streams_config.bootstrap_servers),
+        streams_config.admin_config(),
+        Settings.of(properties),
+        properties,
+        streams_config,
     )
 
 

@@ -1,0 +1,330 @@
+"""What must be true of the brokers before the job runs: looked at, then judged, each finding with what to do.
+
+``look`` asks the brokers, ``judge`` decides (pure). A refusal is something that makes totals wrong or stops the job
+later; a warning is something that a rebuild or a failure would show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from course_revenue.contract import OnBrokenLine
+from course_revenue.topology import build_topology
+from headrace.errors import KafkaException
+from headrace.records import TopicPartition
+from headrace.topics import TopicAdmin, TransactionalWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from course_revenue.settings import Settings
+    from headrace import StreamsConfig
+    from headrace.topics import TopicSetting
+
+PROBE: Final = "check"
+"""Behind the application id and a hyphen: the transactional id by which transactions are tried."""
+
+_DAY_MS: Final = 24 * 3_600_000
+_TIMEOUT_S: Final = 15.0
+
+
+class Finding(NamedTuple):
+    """What is wrong, and the command (or setting) that puts it right."""
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a check found. The job may run when nothing is refused."""
+
+    refusals: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The findings for a person."""
+        return [
+            line
+            for kind, findings in (("refused", self.refusals), ("warning", self.warnings))
+            for finding in findings
+            for line in (f"{kind}: {finding.what}", f"  {finding.fix}")
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the job needs.
+
+    Attributes:
+        brokers: ``host:port`` list, for the commands.
+        config: the properties file, for the commands; None when there was none.
+        settings: the product's own.
+        repartition: repartition topics, which have as many partitions as the catalog.
+        changelogs: by changelog, the settings that it is made with.
+        transactions: whether the processing guarantee needs them.
+    """
+
+    brokers: str
+    config: str | None
+    settings: Settings
+    repartition: frozenset[str]
+    changelogs: Mapping[str, Mapping[str, str]]
+    transactions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the brokers said.
+
+    Attributes:
+        partitions: number of partitions of the topics that exist.
+        configs: what holds for them.
+        replicas: the least number of replicas that a partition of theirs has.
+        starts: log starts of the input topics.
+        transactions: why transactions do not work; None when they do, or are not needed.
+    """
+
+    partitions: Mapping[str, int]
+    configs: Mapping[str, Mapping[str, TopicSetting]]
+    replicas: Mapping[str, int] = field(default_factory=dict[str, int])
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    transactions: str | None = None
+
+    def value(self, topic: str, name: str) -> str:
+        """The config that holds for a topic."""
+        setting = self.configs.get(topic, {}).get(name)
+        return "" if setting is None else setting.value
+
+    def own(self, topic: str, name: str) -> str | None:
+        """The config set on the topic itself."""
+        setting = self.configs.get(topic, {}).get(name)
+        return setting.value if setting is not None and setting.own else None
+
+    def policy(self, topic: str) -> frozenset[str]:
+        """The words of a topic's ``cleanup.policy``."""
+        return frozenset(word.strip() for word in self.value(topic, "cleanup.policy").split(","))
+
+
+def wanted(brokers: str, config: str | None, settings: Settings, streams: StreamsConfig) -> Wanted:
+    """What the job of a configuration needs."""
+    application_id = str(streams["application.id"])
+    parts = build_topology(settings, streams.values()).build(application_id).subtopologies
+    sources = {topic for part in parts for topic in part.source_changelogs}
+    return Wanted(
+        brokers,
+        config,
+        settings,
+        frozenset(name for part in parts for name in part.repartition_topics),
+        {name: topic.config for part in parts for name, topic in part.changelog_topics.items() if name not in sources},
+        streams["processing.guarantee"] == "exactly_once_v2",
+    )
+
+
+def check(brokers: str, config: str | None, settings: Settings, streams: StreamsConfig) -> Findings:
+    """Looks at the brokers and judges. Changes nothing, but for an empty transaction that is begun by nobody.
+
+    Args:
+        brokers: ``host:port`` list.
+        config: the properties file, for the commands that the findings name.
+        settings: the product's own settings.
+        streams: the application's.
+
+    Raises:
+        TimeoutException: the brokers do not answer.
+        AuthorizationException: they do not tell us.
+    """
+    needs = wanted(brokers, config, settings, streams)
+    admin = TopicAdmin(streams.admin_config(), timeout_ms=int(_TIMEOUT_S * 1000))
+    try:
+        seen = look(admin, needs)
+    finally:
+        admin.close()
+    if not needs.transactions:
+        return judge(needs, seen)
+    why = _transactions(brokers, f"{streams['application.id']}-{PROBE}", streams)
+    return judge(needs, Seen(seen.partitions, seen.configs, seen.replicas, seen.starts, why))
+
+
+def look(admin: TopicAdmin, needs: Wanted) -> Seen:
+    """Asks the brokers about every topic that the job needs."""
+    settings = needs.settings
+    topics = {*_own_topics(settings), *needs.repartition, *needs.changelogs}
+    partitions = admin.partition_counts(topics)
+    inputs = [
+        TopicPartition(topic, number)
+        for topic in (settings.lines, settings.courses)
+        for number in range(partitions.get(topic, 0))
+    ]
+    return Seen(
+        partitions,
+        admin.topic_settings(partitions),
+        admin.replication_factors(partitions),
+        admin.list_offsets(inputs, "earliest"),
+    )
+
+
+def _transactions(brokers: str, transactional_id: str, streams: StreamsConfig) -> str | None:
+    try:
+        TransactionalWriter(brokers, transactional_id, client=streams.admin_config(), timeout_s=_TIMEOUT_S).close()
+    except KafkaException as error:
+        return str(error)
+    return None
+
+
+def judge(needs: Wanted, seen: Seen) -> Findings:
+    """Decides. Pure."""
+    return Findings(tuple(_refusals(needs, seen)), tuple(_warnings(needs, seen)))
+
+
+def _own_topics(settings: Settings) -> list[str]:
+    topics = [settings.lines, settings.courses, settings.output]
+    return [*topics, settings.rejected] if settings.on_broken_line is OnBrokenLine.REJECT else topics
+
+
+def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
+    settings = needs.settings
+    create = f"course-revenue topics {_with_config(needs)}"
+    for topic in _own_topics(settings):
+        if topic not in seen.partitions:
+            yield Finding(f"topic {topic} does not exist", create)
+    yield from _counts(needs, seen)
+    for topic, made_with in sorted(needs.changelogs.items()):
+        if topic in seen.partitions:
+            yield from _changelog(needs, seen, topic, made_with)
+    if settings.output in seen.partitions and "compact" not in seen.policy(settings.output):
+        yield Finding(
+            f"the output topic {settings.output} is not compacted: the total of a course that sells nothing for a while"
+            " would be deleted",
+            _alter(needs, settings.output, "cleanup.policy=compact"),
+        )
+    rejecting = settings.on_broken_line is OnBrokenLine.REJECT and settings.rejected in seen.partitions
+    if rejecting and "compact" in seen.policy(settings.rejected):
+        yield Finding(
+            f"the rejected topic {settings.rejected} is compacted: of two lines with one key the first would be lost",
+            _alter(needs, settings.rejected, "cleanup.policy=delete"),
+        )
+    if seen.transactions is not None:
+        yield Finding(
+            f"the brokers cannot do transactions, which exactly_once_v2 needs: {seen.transactions}",
+            "give the job Write on transactional ids that begin with its application.id, and the brokers a"
+            " transaction.state.log.replication.factor and min.isr that as many of them as there are can fulfil",
+        )
+
+
+def _counts(needs: Wanted, seen: Seen) -> Iterator[Finding]:
+    courses = needs.settings.courses
+    count = seen.partitions.get(courses)
+    for topic in sorted(needs.repartition | needs.changelogs.keys()):
+        has = seen.partitions.get(topic)
+        if count is not None and has is not None and has != count:
+            yield Finding(
+                f"{courses} has {count} partitions and {topic} has {has}: lines would not meet their course, nor totals"
+                " their state. Another partition count is a rebuild: stop every instance, reset, start, reconcile",
+                f"headrace reset {_with_config(needs)} --topology course_revenue.topology:build, first with --dry-run",
+            )
+
+
+def _changelog(needs: Wanted, seen: Seen, topic: str, made_with: Mapping[str, str]) -> Iterator[Finding]:
+    policy, should = seen.policy(topic), made_with.get("cleanup.policy", "compact")
+    if policy != frozenset(should.split(",")):
+        yield Finding(
+            f"changelog {topic} has cleanup.policy={seen.value(topic, 'cleanup.policy')} instead of {should}: a restore"
+            " would come up short, and totals fall",
+            _alter(needs, topic, f"cleanup.policy={should}"),
+        )
+    retention_ms, least_ms = seen.own(topic, "retention.ms"), made_with.get("retention.ms")
+    if retention_ms is None:
+        return
+    if least_ms is None:
+        yield Finding(
+            f"changelog {topic} has a retention.ms of its own, {retention_ms}: state would be deleted by age",
+            _alter(needs, topic, "retention.ms", delete=True),
+        )
+    elif 0 <= int(retention_ms) < int(least_ms):
+        yield Finding(
+            f"changelog {topic} has retention.ms={retention_ms}, but the store keeps rows for {least_ms}",
+            _alter(needs, topic, f"retention.ms={least_ms}"),
+        )
+
+
+def _warnings(needs: Wanted, seen: Seen) -> Iterator[Finding]:
+    lines, courses = needs.settings.lines, needs.settings.courses
+    if lines in seen.partitions:
+        yield from _gaps(needs, seen, lines)
+    if courses in seen.partitions and seen.policy(courses) != {"compact"}:
+        yield Finding(
+            f"{courses} has cleanup.policy={seen.value(courses, 'cleanup.policy')}: rows of the catalog go by age, and"
+            " after a rebuild the lines of their courses are flagged dimension_missing",
+            _alter(needs, courses, "cleanup.policy=compact"),
+        )
+    output = needs.settings.output
+    if output in seen.partitions and {"compact", "delete"} <= seen.policy(output):
+        yield Finding(
+            f"{output} is deleted from, too: readers lose the total of a course that sells nothing for a while",
+            _alter(needs, output, "cleanup.policy=compact"),
+        )
+    yield from _weaker(needs, seen)
+
+
+def _gaps(needs: Wanted, seen: Seen, lines: str) -> Iterator[Finding]:
+    gone = {tp: start for tp, start in seen.starts.items() if tp.topic == lines and start > 0}
+    retention_ms, size = seen.value(lines, "retention.ms"), seen.value(lines, "retention.bytes")
+    deletes = "delete" in seen.policy(lines)
+    limits: list[str] = []
+    if deletes and retention_ms not in ("", "-1"):
+        limits.append(f"retention.ms={retention_ms} ({int(retention_ms) / _DAY_MS:.1f} days)")
+    if deletes and size not in ("", "-1"):
+        limits.append(f"retention.bytes={size}")
+    if gone:
+        first = min(gone)
+        yield Finding(
+            f"{lines} has lost its first lines (of {len(gone)} partitions; {first} begins at offset {gone[first]}): the"
+            " totals have them, and a rebuild would start from that gap and come out lower",
+            "before a rebuild, load what is missing from the lake; never reset without it",
+        )
+    if limits:
+        yield Finding(
+            f"{lines} keeps lines for {' and '.join(limits)} only: a rebuild later than that would start from a gap",
+            _alter(needs, lines, "retention.ms=-1,retention.bytes=-1"),
+        )
+    if not deletes:
+        yield Finding(
+            f"{lines} is compacted: of two lines with one key a rebuild would see the later one only",
+            _alter(needs, lines, "cleanup.policy=delete"),
+        )
+
+
+def _weaker(needs: Wanted, seen: Seen) -> Iterator[Finding]:
+    """Changelogs are production data: no weaker than the topic that they are made of."""
+    lines = needs.settings.lines
+    if lines not in seen.partitions:
+        return
+    for topic in sorted(needs.changelogs.keys() & seen.partitions.keys()):
+        if seen.replicas.get(topic, 0) < seen.replicas.get(lines, 0):
+            yield Finding(
+                f"changelog {topic} has {seen.replicas[topic]} replicas, {lines} has {seen.replicas[lines]}",
+                f"replication.factor={seen.replicas[lines]} in the properties is for topics to come; move this one with"
+                f" kafka-reassign-partitions.sh --bootstrap-server {needs.brokers}",
+            )
+        least = seen.value(lines, "min.insync.replicas")
+        if least and int(seen.value(topic, "min.insync.replicas") or 1) < int(least):
+            yield Finding(
+                f"changelog {topic} has a lower min.insync.replicas than {lines}",
+                _alter(needs, topic, f"min.insync.replicas={least}"),
+            )
+
+
+def _with_config(needs: Wanted) -> str:
+    return f"--bootstrap-server {needs.brokers}" if needs.config is None else f"--config {needs.config}"
+
+
+def _alter(needs: Wanted, topic: str, config: str, *, delete: bool = False) -> str:
+    # a value with a comma is put in brackets
+    name, sign, value = config.partition("=")
+    quoted = f"{name}=[{value}]" if sign and "," in value and "=" not in value else config
+    return (
+        f"kafka-configs.sh --bootstrap-server {needs.brokers} --alter --entity-type topics --entity-name {topic}"
+        f" {'--delete-config' if delete else '--add-config'} '{quoted}'"
+    )

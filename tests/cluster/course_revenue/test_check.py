@@ -1,0 +1,41 @@
+"""The check against a real broker, by itself and before a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from course_revenue import preflight
+from course_revenue.settings import Settings, without_product_keys
+
+from headrace import StreamsConfig
+
+if TYPE_CHECKING:
+    from cluster.course_revenue.product import Product
+
+
+def test_the_check_sees_what_is_wrong_and_a_run_does_not_start(product: Product) -> None:
+    properties = product.config()
+    settings = Settings.of(properties)
+
+    def found() -> preflight.Findings:
+        streams = StreamsConfig.load(without_product_keys(properties))
+        return preflight.check(product.bootstrap, "app.properties", settings, streams)
+
+    assert found() == preflight.Findings()
+    product.admin.delete_topics([settings.output])
+    assert [refusal.what for refusal in found().refusals] == [f"topic {settings.output} does not exist"]
+    instance = product.instance("a").start()
+    assert instance.exit_code() == 1
+    assert f"topic {settings.output} does not exist" in instance.log()
+    assert "state REBALANCING" not in instance.log()
+    config = str(instance.directory / "app.properties")
+    done = subprocess.run(
+        [sys.executable, "-m", "course_revenue", "check", "--config", config],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"course-revenue topics --config {config}" in done.stdout

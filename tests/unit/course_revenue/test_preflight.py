@@ -1,0 +1,154 @@
+"""What the check refuses and warns of, each with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from course_revenue.contract import OnBrokenLine
+from course_revenue.preflight import Findings, Seen, Wanted, judge, wanted
+from course_revenue.settings import Dedupe, Settings
+
+from headrace import StreamsConfig, TopicPartition
+from headrace.topics import TopicSetting
+
+SETTINGS = Settings(on_broken_line=OnBrokenLine.REJECT, dedupe=Dedupe.LINE_KEY, dedupe_retention_ms=1000)
+LINES, COURSES, OUTPUT, REJECTED = SETTINGS.lines, SETTINGS.courses, SETTINGS.output, SETTINGS.rejected
+REPARTITION = "app-KSTREAM-KEY-SELECT-0000000004-repartition"
+TOTALS = "app-course-revenue-changelog"
+REMEMBERED = "app-course-revenue-lines-changelog"
+
+
+def needs() -> Wanted:
+    config = {
+        "application.id": "app",
+        "bootstrap.servers": "k:9092",
+        "processing.guarantee": "exactly_once_v2",
+    }
+    return wanted("k:9092", "app.properties", SETTINGS, StreamsConfig.load(config))
+
+
+def own(value: str) -> TopicSetting:
+    return TopicSetting(value, own=True)
+
+
+def default(value: str) -> TopicSetting:
+    return TopicSetting(value, own=False)
+
+
+def good() -> Seen:
+    needed = needs()
+    policies = {LINES: "delete", REJECTED: "delete", REPARTITION: "delete", REMEMBERED: "compact,delete"}
+    topics = {LINES, COURSES, OUTPUT, REJECTED, *needed.repartition, *needed.changelogs}
+    configs = {
+        topic: {
+            "cleanup.policy": own(policies.get(topic, "compact")),
+            # brokers' defaults: they count for the lines, not for a changelog
+            "retention.ms": default("604800000"),
+            "retention.bytes": default("-1"),
+            "min.insync.replicas": default("2"),
+        }
+        for topic in topics
+    }
+    configs[LINES]["retention.ms"] = own("-1")
+    configs[REMEMBERED]["retention.ms"] = own(needed.changelogs[REMEMBERED]["retention.ms"])
+    starts = {TopicPartition(LINES, 0): 0, TopicPartition(COURSES, 0): 17}
+    return Seen(dict.fromkeys(topics, 6), configs, dict.fromkeys(topics, 3), starts)
+
+
+def found(seen: Seen) -> Findings:
+    return judge(needs(), seen)
+
+
+def with_config(topic: str, **settings: TopicSetting) -> Seen:
+    seen = good()
+    changed = {name.replace("_", "."): setting for name, setting in settings.items()}
+    return replace(seen, configs={**seen.configs, topic: {**seen.configs[topic], **changed}})
+
+
+def test_a_cluster_as_it_should_be_has_no_findings() -> None:
+    assert found(good()) == Findings()
+    assert {REPARTITION} == needs().repartition
+    assert {TOTALS, REMEMBERED} < needs().changelogs.keys()
+
+
+def test_before_the_first_start_internal_topics_are_not_missed() -> None:
+    seen = good()
+    counts = {topic: count for topic, count in seen.partitions.items() if not topic.startswith("app-")}
+    assert found(replace(seen, partitions=counts)) == Findings()
+
+
+@pytest.mark.parametrize("topic", [LINES, COURSES, OUTPUT, REJECTED])
+def test_a_missing_topic_is_refused_with_the_command_that_makes_it(topic: str) -> None:
+    seen = good()
+    counts = {name: count for name, count in seen.partitions.items() if name != topic}
+    findings = found(replace(seen, partitions=counts))
+    assert findings.refusals[0].what == f"topic {topic} does not exist"
+    assert findings.refusals[0].fix == "course-revenue topics --config app.properties"
+
+
+@pytest.mark.parametrize("topic", [COURSES, REPARTITION, TOTALS])
+def test_another_partition_count_is_refused_as_a_rebuild(topic: str) -> None:
+    seen = good()
+    refusals = found(replace(seen, partitions={**seen.partitions, topic: 5})).refusals
+    assert refusals
+    for refusal in refusals:
+        assert "is a rebuild" in refusal.what
+        assert "headrace reset --config app.properties --topology course_revenue.topology:build" in refusal.fix
+
+
+REFUSED = [
+    (TOTALS, {"cleanup_policy": own("delete")}, "has cleanup.policy=delete", "'cleanup.policy=compact'"),
+    (TOTALS, {"cleanup_policy": default("delete")}, "has cleanup.policy=delete", "'cleanup.policy=compact'"),
+    (
+        TOTALS,
+        {"cleanup_policy": own("compact,delete")},
+        "has cleanup.policy=compact,delete",
+        "'cleanup.policy=compact'",
+    ),
+    (TOTALS, {"retention_ms": own("1000")}, "has a retention.ms of its own, 1000", "--delete-config 'retention.ms'"),
+    (REMEMBERED, {"cleanup_policy": own("delete")}, "has cleanup.policy=delete", "'cleanup.policy=[compact,delete]'"),
+    (REMEMBERED, {"retention_ms": own("1999")}, "has retention.ms=1999", "'retention.ms="),
+    (OUTPUT, {"cleanup_policy": default("delete")}, "is not compacted", "'cleanup.policy=compact'"),
+    (REJECTED, {"cleanup_policy": own("compact")}, "is compacted", "'cleanup.policy=delete'"),
+]
+
+
+@pytest.mark.parametrize(("topic", "settings", "what", "fix"), REFUSED)
+def test_a_wrong_config_is_refused_with_the_command_that_sets_it(
+    topic: str, settings: dict[str, TopicSetting], what: str, fix: str
+) -> None:
+    findings = found(with_config(topic, **settings))
+    assert len(findings.refusals) == 1
+    assert topic in findings.refusals[0].what
+    assert what in findings.refusals[0].what
+    at = f"kafka-configs.sh --bootstrap-server k:9092 --alter --entity-type topics --entity-name {topic} "
+    assert findings.refusals[0].fix.startswith(at)
+    assert fix in findings.refusals[0].fix
+
+
+def test_brokers_without_transactions_are_refused() -> None:
+    findings = found(replace(good(), transactions="no answer"))
+    assert "cannot do transactions, which exactly_once_v2 needs: no answer" in findings.refusals[0].what
+    assert findings.lines()[0].startswith("refused: ")
+
+
+def test_a_rebuild_that_would_start_from_a_gap_is_warned_of() -> None:
+    limited = found(with_config(LINES, retention_ms=default("86400000"), retention_bytes=own("1000")))
+    assert limited.refusals == ()
+    assert "retention.ms=86400000 (1.0 days) and retention.bytes=1000" in limited.warnings[0].what
+    assert "'retention.ms=-1,retention.bytes=-1'" in limited.warnings[0].fix
+    gone = found(replace(good(), starts={TopicPartition(LINES, 2): 9, TopicPartition(COURSES, 0): 17}))
+    assert f"{LINES}-2 begins at offset 9" in gone.warnings[0].what
+    compacted = found(with_config(LINES, cleanup_policy=own("compact")))
+    assert "of two lines with one key" in compacted.warnings[0].what
+
+
+def test_a_catalog_that_forgets_and_weak_changelogs_are_warned_of() -> None:
+    assert "flagged dimension_missing" in found(with_config(COURSES, cleanup_policy=own("delete"))).warnings[0].what
+    assert "readers lose" in found(with_config(OUTPUT, cleanup_policy=own("compact,delete"))).warnings[0].what
+    weak = found(with_config(TOTALS, min_insync_replicas=own("1")))
+    assert f"{TOTALS} has a lower min.insync.replicas" in weak.warnings[0].what
+    seen = good()
+    few = found(replace(seen, replicas={**seen.replicas, TOTALS: 1}))
+    assert f"{TOTALS} has 1 replicas, {LINES} has 3" in few.warnings[0].what
