@@ -9,6 +9,13 @@ import msgspec
 import pytest
 from cluster.instances import wait_until
 from cluster.runtime.counting import running
+from course_revenue.checks import reconcile, sum_input
+from course_revenue.formats import Format, formats, schemas
+from course_revenue.sample import SampleSize
+from course_revenue.settings import Settings
+from course_revenue.topics import load_sample, read_lines, wanted_topics
+from course_revenue.topology import build_topology
+from course_revenue.totals import open_totals
 from unit.serdes.registry.messages import Customer, Order, Refund, WiderOrder
 
 from headrace import (
@@ -307,6 +314,36 @@ def test_results_wait_while_the_registry_is_down(
         assert streams.state() is State.RUNNING
     assert seen == [Plain(str(number)) for number in range(5)]
     assert unique("kept") in SchemaRegistryClient(where).get_subjects()
+
+
+def test_course_revenue_in_avro(
+    registry: LocalRegistry, tmp_path: Path, bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    product = Settings(unique("lines"), unique("courses"), unique("output"), unique("rejected"), format=Format.AVRO)
+    values = formats(product.format, at(registry))
+    ensure_topics(bootstrap_servers, wanted_topics(product, partitions=2, lines_retention_ms=-1))
+    load_sample(bootstrap_servers, product, SampleSize(lines=200, courses=10, duplicates=0.1), values=values)
+    client = SchemaRegistryClient(registry.url)
+    client.set_compatibility("FULL_TRANSITIVE", f"{product.lines}-value")
+    settings = {
+        "application.id": unique("course-revenue"),
+        "bootstrap.servers": bootstrap_servers,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": "100",
+        "state.dir": str(tmp_path / "state"),
+    }
+    sums = sum_input(read_lines(bootstrap_servers, product), values.decode_line(product.lines))
+    assert sums.broken == 0
+    with (
+        running(build_topology(product, values=values), settings),
+        open_totals(bootstrap_servers, product, values=values) as table,
+    ):
+        wait_until(
+            lambda: table.poll(0.1) is not None and reconcile(sums, table.values).equal, "the sums in the totals"
+        )
+    assert (
+        client.get_latest_version(f"{product.output}-value").schema.text == AvroSchema(schemas()["Revenue"]).schema.text
+    )
 
 
 def test_the_registrys_own_life(registry: LocalRegistry, tmp_path: Path) -> None:

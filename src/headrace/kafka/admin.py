@@ -386,9 +386,13 @@ class TopicAdmin:
             for member in members
         )
 
-    def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All committed offsets of a group (those inside unfinished transactions not counted)."""
-        return self._group_admin().offsets(group_id, None, stable=False, timeout_s=self._timeout_s)
+    def group_offsets(self, group_id: str, *, stable: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All committed offsets of a group; ``stable`` waits for unfinished transactions that hold some.
+
+        Raises:
+            TimeoutException: no answer in time, or such a transaction stays open.
+        """
+        return self._group_admin().offsets(group_id, None, stable=stable, timeout_s=self._timeout_s)
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set committed offsets of a group without members.

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
+from course_revenue import headers
+from course_revenue.adjustments import Skipped
 from course_revenue.checks import reconcile, sum_input
 from course_revenue.contract import OnBrokenLine
+from course_revenue.headers import Place
 from course_revenue.model import INT64_MAX, Revenue
 from course_revenue.settings import Settings, without_product_keys
 from course_revenue.totals import money
 
 from headrace.errors import ConfigException
+from headrace.topics import TopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def value(order: str, cents: int, kind: str = "sale", course: str | None = "c1", quantity: int = 1) -> bytes:
@@ -29,11 +40,15 @@ def total(net: int, lines: int) -> dict[str, Revenue]:
     return {"c1": Revenue("c1", net, lines, False, 1)}
 
 
+def records(values: Iterable[bytes | None]) -> list[TopicRecord]:
+    return [TopicRecord(0, offset, 1, None, raw, None) for offset, raw in enumerate(values)]
+
+
 INPUT = [value("o1", 500), value("o2", 300, "refund"), value("o1", 500)]
 
 
 def test_the_sum_counts_every_line_and_each_identity_once() -> None:
-    sums = sum_input(INPUT)
+    sums = sum_input(records(INPUT))
     assert sums.courses == {"c1": (700, 3, 200, 2)}
     assert sums.broken == 0
 
@@ -52,7 +67,7 @@ def test_the_sum_counts_every_line_and_each_identity_once() -> None:
 def test_a_difference_is_explained_by_duplicates_or_by_nothing(
     totals: dict[str, Revenue], verdict: str, agrees: bool, equal: bool
 ) -> None:
-    comparison = reconcile(sum_input(INPUT), totals)
+    comparison = reconcile(sum_input(records(INPUT)), totals)
     assert (comparison.rows[0].verdict, comparison.agrees, comparison.equal) == (verdict, agrees, equal)
 
 
@@ -66,14 +81,34 @@ def test_broken_lines_are_counted_and_not_summed() -> None:
         value("b4", 5, course=None),
         value("b5", INT64_MAX, quantity=2),
     ]
-    sums = sum_input([*INPUT, *broken])
+    sums = sum_input(records([*INPUT, *broken]))
     assert sums.courses["c1"].line_count == 3
     assert sums.broken == len(broken)
 
 
 def test_sums_are_exact_beyond_what_floats_hold() -> None:
-    sums = sum_input([value("o1", INT64_MAX), value("o2", INT64_MAX)])
+    sums = sum_input(records([value("o1", INT64_MAX), value("o2", INT64_MAX)]))
     assert sums.courses["c1"].net_cents == 2 * INT64_MAX
+
+
+def test_what_was_skipped_by_hand_is_in_no_sum() -> None:
+    poison = value("o1", 500)
+    twice = [value("o3", 70), value("o3", 70)]
+    digest = hashlib.sha256(value("o3", 70)).hexdigest()
+    left_out = Skipped(frozenset({(0, 2)}), Counter({digest: 1}))
+    sums = sum_input(records([*INPUT[:2], poison, *twice]), skipped=left_out)
+    assert sums.courses == {"c1": (270, 3, 270, 3)}
+    assert (sums.broken, sums.skipped) == (0, 2)
+
+
+def test_a_replayed_line_counts_in_place_of_the_rejected_one() -> None:
+    replay = [*headers.source_headers(Place("in", 0, 1)), (headers.REPLAYED_OFFSET, b"0")]
+    read = [*records(INPUT[:2]), TopicRecord(0, 2, 1, None, INPUT[1], replay)]
+    sums = sum_input(read)
+    assert (sums.courses, sums.replayed) == ({"c1": (200, 2, 200, 2)}, 1)
+    # in the release that rejected it the original is broken, and not counted twice
+    sums = sum_input([read[0], read[1]._replace(value=value("o2", 300, "gift")), read[2]])
+    assert (sums.courses, sums.replayed, sums.broken) == ({"c1": (200, 2, 200, 2)}, 1, 0)
 
 
 def test_an_empty_input_has_no_sums() -> None:
@@ -98,6 +133,7 @@ def test_settings_have_defaults_and_leave_other_keys_alone() -> None:
         ({"course.revenue.dedupe": "yes"}, "must be off or line-key, not 'yes'"),
         ({"course.revenue.dedupe.retention.ms": "7d"}, "must be a number of milliseconds from 1 to"),
         ({"course.revenue.dedupe.retention.ms": "0"}, "must be a number of milliseconds from 1 to"),
+        ({"course.revenue.format": "xml"}, "must be json or avro, not 'xml'"),
         ({"course.revenue.topic.line": "x"}, "did you mean course.revenue.topic.lines"),
         ({"course.revenue.topic.lines": " "}, "must be the name of a topic"),
         ({"course.revenue.topic.lines": "commerce.courses"}, "different from each other"),

@@ -12,6 +12,8 @@
 ``headers``   what the product adds to records' headers
 ``rejected``  the rejected topic, and replaying from it
 ``preflight`` what must be true of the brokers before the job runs
+``formats``   values in JSON and in Avro
+``adjustments``, ``skipping``  moving past a poison record, with a written adjustment
 ``screen``    what a demo shows
 ``demo``      all of it on a local Kafka, in one terminal
 ``cli``       the ``course-revenue`` command; ``operations`` the part of it for operators, ``options`` what both share

@@ -6,21 +6,29 @@ shape of a purchase line.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import duckdb
 import msgspec
 
-from course_revenue.model import PurchaseLine, Revenue
+from course_revenue import headers
+from course_revenue.adjustments import Skipped
+from course_revenue.formats import Format, formats
+from headrace.errors import SerializationException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from course_revenue.model import PurchaseLine, Revenue
+    from headrace.topics import TopicRecord
 
 _CHUNK = 50_000
 
 _COLUMNS = {
     "seen": "BIGINT",
+    "place": "VARCHAR",
     "order_id": "VARCHAR",
     "line_id": "VARCHAR",
     "course_id": "VARCHAR",
@@ -62,10 +70,16 @@ class CourseSum(NamedTuple):
 
 
 class InputSums(NamedTuple):
-    """The sums by course, and how many records of the input are not counted because they break the contract."""
+    """The sums by course, and how many records of the input are not counted.
+
+    ``broken`` break the contract, ``skipped`` were moved past by hand, and of ``replayed`` ones a copy, sent in again
+    from the rejected topic, counts in their place.
+    """
 
     courses: Mapping[str, CourseSum]
     broken: int
+    skipped: int = 0
+    replayed: int = 0
 
 
 class Explanation(NamedTuple):
@@ -103,7 +117,7 @@ class Reconciliation:
     """The comparison of all courses of either side."""
 
     rows: tuple[Explanation, ...]
-    broken: int
+    sums: InputSums
 
     @property
     def differing(self) -> tuple[Explanation, ...]:
@@ -121,28 +135,68 @@ class Reconciliation:
         return all(row.verdict == "equal" for row in self.rows)
 
 
-def sum_input(values: Iterable[bytes | None]) -> InputSums:
+def sum_input(
+    records: Iterable[TopicRecord],
+    decode: Callable[[TopicRecord], PurchaseLine | None] | None = None,
+    skipped: Skipped | None = None,
+) -> InputSums:
     """The sums over purchase lines.
 
     Args:
-        values: the records' values in the order in which they were read; None and undecodable ones count as broken.
+        records: of the lines topic, in the order in which they were read; undecodable ones count as broken.
+        decode: gives a record's line, see ``Formats.decode_line``; None reads JSON.
+        skipped: what the job was moved past by hand.
 
     Returns:
         Sums by course over the lines that keep the contract.
     """
-    decoder = msgspec.json.Decoder(PurchaseLine)
-    undecodable = 0
+    rows = _Rows(decode or formats(Format.JSON, {}).decode_line("the lines topic"), skipped or Skipped())
+    with duckdb.connect(":memory:") as database:
+        columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
+        database.execute(f"CREATE TABLE lines ({columns})")
+        _insert(database, rows.of(records))
+        replayed = _delete(database, rows.replayed)
+        found = database.execute(_SUMS).fetchall()
+        counted = database.execute("SELECT count(*) FROM lines").fetchone()
+    courses = {row[0]: CourseSum(int(row[1]), int(row[2]), int(row[3]), int(row[4])) for row in found}
+    all_lines = int(counted[0]) if counted else 0
+    broken = rows.undecodable + all_lines - sum(course.line_count for course in courses.values())
+    return InputSums(courses, broken, rows.skipped, replayed)
 
-    def rows() -> Iterator[tuple[object, ...]]:
-        nonlocal undecodable
-        for seen, value in enumerate(values):
-            try:
-                line = decoder.decode(value or b"")
-            except msgspec.DecodeError:
-                undecodable += 1
+
+class _Rows:
+    """The rows of the SQL table, made of records; what is not among them is counted."""
+
+    def __init__(self, decode: Callable[[TopicRecord], PurchaseLine | None], skipped: Skipped) -> None:
+        self._decode = decode
+        self._places = skipped.places
+        self._repartitioned = skipped.repartitioned.copy()
+        self._encode = msgspec.json.Encoder().encode
+        self.undecodable = 0
+        self.skipped = 0
+        self.replayed: set[str] = set()
+        """Where lines lay, when they were rejected, of which a copy was sent in again."""
+
+    def of(self, records: Iterable[TopicRecord]) -> Iterator[tuple[object, ...]]:
+        for seen, record in enumerate(records):
+            if (record.partition, record.offset) in self._places:
+                self.skipped += 1
                 continue
+            try:
+                line = self._decode(record)
+            except SerializationException:
+                line = None
+            if line is None:
+                self.undecodable += 1
+                continue
+            if self._repartitioned and self._was_skipped_later(line):
+                self.skipped += 1
+                continue
+            if record.headers and (place := self._replay_of(record)) is not None:
+                self.replayed.add(place)
             yield (
                 seen,
+                _place(record.partition, record.offset),
                 line.order_id,
                 line.line_id,
                 line.course_id,
@@ -151,17 +205,31 @@ def sum_input(values: Iterable[bytes | None]) -> InputSums:
                 line.line_type,
             )
 
-    with duckdb.connect(":memory:") as database:
-        database.execute(
-            "CREATE TABLE lines (seen BIGINT, order_id VARCHAR, line_id VARCHAR, course_id VARCHAR,"
-            " unit_price_cents BIGINT, quantity BIGINT, line_type VARCHAR)"
-        )
-        _insert(database, rows())
-        found = database.execute(_SUMS).fetchall()
-        counted = database.execute("SELECT count(*) FROM lines").fetchone()
-    courses = {row[0]: CourseSum(int(row[1]), int(row[2]), int(row[3]), int(row[4])) for row in found}
-    all_lines = int(counted[0]) if counted else 0
-    return InputSums(courses, undecodable + all_lines - sum(course.line_count for course in courses.values()))
+    def _was_skipped_later(self, line: PurchaseLine) -> bool:
+        """Whether a record like the one that the job made of the line was skipped; equal ones are as good."""
+        digest = hashlib.sha256(self._encode(line)).hexdigest()
+        if self._repartitioned[digest] <= 0:
+            return False
+        self._repartitioned[digest] -= 1
+        return True
+
+    def _replay_of(self, record: TopicRecord) -> str | None:
+        if headers.number(record, headers.REPLAYED_OFFSET) is None:
+            return None
+        source = headers.source(record)
+        return None if source is None else _place(source.partition, source.offset)
+
+
+def _place(partition: int, offset: int) -> str:
+    return f"{partition}:{offset}"
+
+
+def _delete(database: duckdb.DuckDBPyConnection, places: set[str]) -> int:
+    """Takes rows out by their places; how many there were."""
+    if not places:
+        return 0
+    done = database.execute("DELETE FROM lines WHERE list_contains(?, place)", [sorted(places)]).fetchone()
+    return int(done[0]) if done else 0
 
 
 def reconcile(sums: InputSums, totals: Mapping[str, Revenue]) -> Reconciliation:
@@ -169,7 +237,7 @@ def reconcile(sums: InputSums, totals: Mapping[str, Revenue]) -> Reconciliation:
     rows = tuple(
         Explanation(course, sums.courses.get(course), totals.get(course)) for course in sorted({*sums.courses, *totals})
     )
-    return Reconciliation(rows, sums.broken)
+    return Reconciliation(rows, sums)
 
 
 def _insert(database: duckdb.DuckDBPyConnection, rows: Iterator[tuple[object, ...]]) -> None:

@@ -12,15 +12,17 @@ from typing import Annotated
 
 import typer
 
+from course_revenue.adjustments import read_adjustments, skipped
 from course_revenue.checks import Reconciliation, sum_input
 from course_revenue.checks import reconcile as compare
 from course_revenue.demo import DemoOptions, run_demo
-from course_revenue.operations import check, check_before_run, rejected_app
+from course_revenue.formats import formats
+from course_revenue.operations import check, check_before_run, rejected_app, skip_record
 from course_revenue.options import Brokers, Config, ConfigFile, Set, target
 from course_revenue.sample import SampleSize
 from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
-from course_revenue.topics import PARTITIONS, load_sample, read_line_values, wanted_topics
+from course_revenue.topics import PARTITIONS, load_sample, read_lines, wanted_topics
 from course_revenue.topology import build_topology
 from course_revenue.totals import event_time, open_totals, summary
 from headrace import StreamsConfig
@@ -42,6 +44,7 @@ Seed = Annotated[int, typer.Option(help="Another seed makes another sample.")]
 Duplicates = Annotated[float, typer.Option(min=0, max=1, help="Share of lines that are sent twice.")]
 
 app.command()(check)
+app.command()(skip_record)
 app.add_typer(rejected_app, name="rejected")
 
 
@@ -88,7 +91,7 @@ def load(
     size = SampleSize(lines=lines, courses=courses, seed=seed, duplicates=duplicates)
     screen = open_screen()
     with screen.progress("loading purchase lines", lines) as advance:
-        sent = load_sample(at.brokers, at.settings, size, advance, client=at.client)
+        sent = load_sample(at.brokers, at.settings, size, advance, client=at.client, values=at.values)
     say(f"loaded {sent:,} lines into {at.settings.lines} and up to {courses:,} courses into {at.settings.courses}")
 
 
@@ -104,7 +107,8 @@ def run(
     properties = read_properties(config, settings or ())
     product = Settings.of(properties)
     streams_config = StreamsConfig.load(without_product_keys(properties))
-    topology = build_topology(product, streams_config.values())
+    values = formats(product.format, properties)
+    topology = build_topology(product, streams_config.values(), values=values)
     if instances > 1:
         again = ["-m", "course_revenue", "run"]
         raise typer.Exit(run_instances(again, config, settings, log_level, streams_config, instances))
@@ -116,7 +120,7 @@ def run(
 def totals(config: Config = None, settings: Set = None, bootstrap_server: Brokers = None) -> None:
     """Print the latest total of every course from the output topic, tab separated, and a summary on standard error."""
     at = target(config, settings, bootstrap_server)
-    with open_totals(at.brokers, at.settings, client=at.client) as table:
+    with open_totals(at.brokers, at.settings, client=at.client, values=at.values) as table:
         table.read_to_end()
         say("course_id\tnet_cents\tline_count\tdimension_missing\tupdated_event_time\tupdated_utc")
         for course, total in sorted(table.values.items()):
@@ -133,10 +137,18 @@ def reconcile(
     bootstrap_server: Brokers = None,
     every: Annotated[bool, typer.Option("--all", help="Print the courses that agree, too.")] = False,
 ) -> None:
-    """Compare the totals with a SQL sum over the input: exit code 1 on a difference that duplicates do not explain."""
+    """Compare the totals with a SQL sum over the input: exit code 1 on a difference that duplicates do not explain.
+
+    Records that were skipped by hand are left out of the sum, by the adjustments file.
+    """
     at = target(config, settings, bootstrap_server)
-    sums = sum_input(read_line_values(at.brokers, at.settings, client=at.client))
-    with open_totals(at.brokers, at.settings, client=at.client) as table:
+    known = read_adjustments(Path(at.settings.adjustments))
+    sums = sum_input(
+        read_lines(at.brokers, at.settings, client=at.client),
+        at.values.decode_line(at.settings.lines),
+        skipped(known, at.settings, at.properties.get("application.id")),
+    )
+    with open_totals(at.brokers, at.settings, client=at.client, values=at.values) as table:
         table.read_to_end()
         comparison = compare(sums, table.values)
     _print_comparison(comparison, every=every)
@@ -186,5 +198,6 @@ def _print_comparison(comparison: Reconciliation, *, every: bool) -> None:
         f"{len(kinds):,} courses: {kinds.count('equal'):,} equal to the sum over every line,"
         f" {kinds.count('deduped'):,} equal to the sum without repeated lines,"
         f" {kinds.count('different'):,} different;"
-        f" {repeated:,} repeated and {comparison.broken:,} broken lines in the input"
+        f" {repeated:,} repeated and {comparison.sums.broken:,} broken lines in the input,"
+        f" {comparison.sums.skipped:,} skipped by hand, {comparison.sums.replayed:,} replaced by their replays"
     )

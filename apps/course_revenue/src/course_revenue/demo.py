@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from course_revenue.checks import InputSums, Reconciliation, reconcile, sum_input
 from course_revenue.settings import Settings
-from course_revenue.topics import load_sample, read_line_values, wanted_topics
+from course_revenue.topics import load_sample, read_lines, wanted_topics
 from course_revenue.totals import open_totals
 from headrace.errors import KafkaException
 from headrace.testing.cluster import LocalCluster
@@ -107,7 +107,7 @@ def _run(options: DemoOptions, directory: Path, screen: Screen) -> int:
         with screen.progress("loading purchase lines", options.size.lines) as advance:
             load_sample(brokers, settings, options.size, advance)
         note.write_text(json.dumps(wanted), encoding="utf-8")
-    sums = sum_input(read_line_values(brokers, settings))
+    sums = sum_input(read_lines(brokers, settings))
     lines = sum(course.line_count for course in sums.courses.values())
     screen.say(f"{lines:,} purchase lines of {len(sums.courses):,} courses are in {settings.lines}")
     with _job(directory, brokers) as job:
@@ -157,7 +157,7 @@ def _watch(
             expected = sum(course.line_count for course in sums.courses.values())
             if applied > expected and time.monotonic() - summed_at > _RESUM_EVERY_S:
                 # somebody loads more lines while this runs
-                sums = sum_input(read_line_values(brokers, settings))
+                sums = sum_input(read_lines(brokers, settings))
                 summed_at = time.monotonic()
                 continue
             comparison = reconcile(sums, totals.values) if applied == expected else None

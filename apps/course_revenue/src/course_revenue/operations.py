@@ -1,26 +1,26 @@
-"""Commands for those who run the job: ``course-revenue check`` and ``rejected list|replay``."""
+"""Commands for those who run the job: ``course-revenue check``, ``skip-record``, ``rejected list|replay``."""
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
 
 from course_revenue import preflight
 from course_revenue.errors import RefusedError
-from course_revenue.model import PurchaseLine
+from course_revenue.headers import Place
 from course_revenue.options import Brokers, By, Config, ConfigFile, DryRun, Set, target, who
 from course_revenue.preflight import Findings
 from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
+from course_revenue.skipping import SkipRequest, skip
 from course_revenue.totals import event_time_ms
 from headrace.cli.common import FAILED, note, say
 from headrace.errors import ConfigException, TimeoutException
-from headrace.serdes import JsonDeserializer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from course_revenue.settings import Settings
     from headrace import StreamsConfig
 
@@ -61,6 +61,41 @@ def check_before_run(config: Path, product: Settings, streams_config: StreamsCon
         log.warning("%s: %s", finding.what, finding.fix)
     if findings.refusals:
         raise RefusedError("the job does not start:\n" + "\n".join(Findings(findings.refusals).lines()))
+
+
+def skip_record(
+    config: ConfigFile,
+    partition: Annotated[int, typer.Option(min=0, help="Where the record lies.")],
+    offset: Annotated[int, typer.Option(min=0, help="Where the record lies.")],
+    reason: Annotated[str, typer.Option(help="Why it cannot be counted; goes to the adjustments file.")],
+    settings: Set = None,
+    topic: Annotated[
+        str | None, typer.Option(help="The lines topic (the default), the catalog, or the repartition topic.")
+    ] = None,
+    dry_run: DryRun = False,
+    by: By = None,
+) -> None:
+    """Move the job past the one record that stops it, with a written adjustment that reconcile knows.
+
+    Every instance must be stopped, and the record must be the next one that the job would read. The adjustment, without
+    the payload, is appended to course.revenue.adjustments.file before the offset is moved.
+    """
+    at = target(config, settings, None)
+    if not reason.strip():
+        raise ConfigException("--reason is empty: say why the record cannot be counted")
+    application_id = at.application_id
+    needs = preflight.wanted(at.brokers, str(config), at.settings, at.streams_config)
+    request = SkipRequest(
+        application_id,
+        Place(topic or at.settings.lines, partition, offset),
+        reason.strip(),
+        who(by),
+        {at.settings.lines, at.settings.courses, *needs.repartition},
+    )
+    file = Path(at.settings.adjustments)
+    adjustment = skip(at.brokers, request, file, dry_run=dry_run, client=at.client)
+    say(msgspec.json.encode(adjustment).decode())
+    note("dry run: nothing was changed" if dry_run else f"{application_id} is past {request.place}; written to {file}")
 
 
 @rejected_app.command("list")
@@ -104,13 +139,12 @@ def replay_rejected(
     if everything + bool(offset) + bool(reason) != 1:
         raise ConfigException("which lines? Give one of --all, --offset PARTITION:OFFSET and --reason REASON")
     selection = Selection(frozenset(reason or ()), frozenset(_place(text) for text in offset or ()))
-    lines = JsonDeserializer(PurchaseLine)
     chosen = replay(
         at.brokers,
         at.settings,
         at.application_id,
         selection,
-        lambda record: lines.deserialize_with_headers(at.settings.rejected, record.headers, record.value),
+        at.values.decode_line(at.settings.rejected),
         by=who(by),
         dry_run=dry_run,
         client=at.client,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from course_revenue.formats import Formats, formats
 from course_revenue.settings import Settings, without_product_keys
 from headrace import StreamsConfig
 from headrace.cli.common import read_properties
@@ -36,6 +37,11 @@ class Target:
     settings: Settings
     properties: dict[str, Any]
     streams_config: StreamsConfig
+
+    @property
+    def values(self) -> Formats:
+        """How values are written."""
+        return formats(self.settings.format, self.properties)
 
     @property
     def application_id(self) -> str:

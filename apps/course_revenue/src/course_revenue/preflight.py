@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from course_revenue.contract import OnBrokenLine
+from course_revenue.formats import formats
 from course_revenue.topology import build_topology
 from headrace.errors import KafkaException
 from headrace.records import TopicPartition
@@ -110,7 +111,8 @@ class Seen:
 def wanted(brokers: str, config: str | None, settings: Settings, streams: StreamsConfig) -> Wanted:
     """What the job of a configuration needs."""
     application_id = str(streams["application.id"])
-    parts = build_topology(settings, streams.values()).build(application_id).subtopologies
+    values = formats(settings.format, streams.originals())
+    parts = build_topology(settings, streams.values(), values=values).build(application_id).subtopologies
     sources = {topic for part in parts for topic in part.source_changelogs}
     return Wanted(
         brokers,
@@ -253,7 +255,7 @@ def _warnings(needs: Wanted, seen: Seen) -> Iterator[Finding]:
     lines, courses = needs.settings.lines, needs.settings.courses
     if lines in seen.partitions:
         yield from _gaps(needs, seen, lines)
-    if courses in seen.partitions and seen.policy(courses) != {"compact"}:
+    if courses in seen.partitions and seen.policy(courses) != frozenset({"compact"}):
         yield Finding(
             f"{courses} has cleanup.policy={seen.value(courses, 'cleanup.policy')}: rows of the catalog go by age, and"
             " after a rebuild the lines of their courses are flagged dimension_missing",

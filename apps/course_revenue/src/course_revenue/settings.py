@@ -9,6 +9,8 @@
 | course.revenue.on.broken.line      | fail                              | ``fail`` or ``reject``, see contract       |
 | course.revenue.dedupe              | off                               | ``off`` or ``line-key``, see dedupe        |
 | course.revenue.dedupe.retention.ms | 604800000 (7 days)                | how far apart a line and its repeat may be |
+| course.revenue.format              | json                              | ``json`` or ``avro``, see formats          |
+| course.revenue.adjustments.file    | course-revenue-adjustments.jsonl  | what was skipped by hand, see adjustments  |
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from course_revenue.contract import OnBrokenLine
+from course_revenue.formats import Format
 from headrace.errors import ConfigException
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ class Dedupe(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Topic names, and what is done with broken lines and with repeated ones."""
+    """Topic names, the form of values, and what is done with broken lines and with repeated ones."""
 
     lines: str = "commerce.purchase_line"
     courses: str = "commerce.courses"
@@ -50,6 +53,8 @@ class Settings:
     on_broken_line: OnBrokenLine = OnBrokenLine.FAIL
     dedupe: Dedupe = Dedupe.OFF
     dedupe_retention_ms: int = 7 * 24 * 3_600_000
+    format: Format = Format.JSON
+    adjustments: str = "course-revenue-adjustments.jsonl"
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> Settings:
@@ -120,5 +125,7 @@ _ROWS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
     "course.revenue.on.broken.line": ("on_broken_line", _one_of(OnBrokenLine)),
     "course.revenue.dedupe": ("dedupe", _one_of(Dedupe)),
     "course.revenue.dedupe.retention.ms": ("dedupe_retention_ms", _milliseconds),
+    "course.revenue.format": ("format", _one_of(Format)),
+    "course.revenue.adjustments.file": ("adjustments", _text("the name of a file")),
 }
 """By key, the field and what makes its value of what was given."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from course_revenue.contract import OnBrokenLine
+from course_revenue.model import Course, PurchaseLine
 from course_revenue.sample import sample
+from headrace.serdes import JsonSerde
 from headrace.topics import NewTopic, TopicReader, TopicWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from course_revenue.sample import SampleSize
+    from course_revenue.formats import Formats
+    from course_revenue.sample import SampleRecord, SampleSize
     from course_revenue.settings import Settings
+    from headrace.topics import TopicRecord
 
 PARTITIONS = 6
 _TELL_EVERY = 2_000
@@ -55,6 +59,7 @@ def load_sample(
     tell: Callable[[int], None] = lambda _: None,
     *,
     client: Mapping[str, Any] | None = None,
+    values: Formats | None = None,
 ) -> int:
     """Sends a sample to the lines topic and the courses topic.
 
@@ -64,15 +69,16 @@ def load_sample(
         size: what the sample is made of.
         tell: told the number of lines sent so far, now and then.
         client: more librdkafka settings, such as security.
+        values: how values are written; None is JSON.
 
     Returns:
         The number of lines, repeated ones included. All have arrived.
     """
-    lines = 0
+    lines, recode = 0, _recoder(values)
     with TopicWriter(bootstrap_servers, client=client) as writer:
         for record in sample(size):
             topic = settings.courses if record.is_course else settings.lines
-            writer.send(topic, record.key, record.value, timestamp_ms=record.timestamp_ms)
+            writer.send(topic, record.key, recode(topic, record), timestamp_ms=record.timestamp_ms)
             if not record.is_course:
                 lines += 1
                 if lines % _TELL_EVERY == 0:
@@ -81,10 +87,23 @@ def load_sample(
     return lines
 
 
-def read_line_values(
+def _recoder(values: Formats | None) -> Callable[[str, SampleRecord], bytes | None]:
+    """Gives a sample's value, which is JSON, in another format."""
+    if values is None:
+        return lambda topic, record: record.value
+    lines, courses = JsonSerde(PurchaseLine), JsonSerde(Course)
+
+    def recode(topic: str, record: SampleRecord) -> bytes | None:
+        if record.is_course:
+            return values.course.serializer.serialize(topic, courses.deserializer.deserialize(topic, record.value))
+        return values.line.serializer.serialize(topic, lines.deserializer.deserialize(topic, record.value))
+
+    return recode
+
+
+def read_lines(
     bootstrap_servers: str, settings: Settings, *, client: Mapping[str, Any] | None = None
-) -> Iterator[bytes | None]:
-    """The values of the lines topic up to its present end, as they are; ``client`` as in ``load_sample``."""
+) -> Iterator[TopicRecord]:
+    """The records of the lines topic up to its present end, as they are; ``client`` as in ``load_sample``."""
     with TopicReader(bootstrap_servers, settings.lines, client=client) as reader:
-        for record in reader.to_end():
-            yield record.value
+        yield from reader.to_end()

@@ -14,6 +14,7 @@ import msgspec
 
 from course_revenue import dedupe
 from course_revenue.contract import BrokenLineError, OnBrokenLine, check, select_course
+from course_revenue.formats import formats
 from course_revenue.headers import REASON, Place, source_headers
 from course_revenue.model import Course, LineKey, LineWithCourse, PurchaseLine, Revenue
 from course_revenue.settings import Dedupe, Settings
@@ -33,7 +34,9 @@ from headrace.serdes import Deserializer, JsonSerde, Serde, Serdes, Serializer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from course_revenue.formats import Formats
     from headrace import FixedKeyRecord, KStream, Record, StreamsConfig, Topology
+    from headrace.records import Headers
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +52,8 @@ REJECTED: Final = "rejected-lines"
 
 def build(config: StreamsConfig) -> Topology:
     """The job for a configuration: what ``headrace topology show course_revenue.topology:build`` calls."""
-    return build_topology(Settings.of(config.originals()), config.values())
+    settings = Settings.of(config.originals())
+    return build_topology(settings, config.values(), values=formats(settings.format, config.originals()))
 
 
 def build_topology(
@@ -57,6 +61,7 @@ def build_topology(
     config: Mapping[str, Any] | None = None,
     *,
     select: Callable[[LineKey | None, PurchaseLine | None], str] = select_course,
+    values: Formats | None = None,
 ) -> Topology:
     """The job.
 
@@ -64,34 +69,35 @@ def build_topology(
         settings: topic names, and what is done with broken and repeated lines.
         config: settings that the builder looks at (optimization); None for the defaults.
         select: the key selector of ``fail`` mode; another one must do what ``select_course`` does.
+        values: serdes of what is read and written; None makes them of the format in ``settings``, with the registry in
+            ``config``.
 
     Returns:
         A topology ready to run.
     """
+    outside = values or formats(settings.format, config or {})
     line_serde = JsonSerde(PurchaseLine)
-    course_serde = JsonSerde(Course)
-    revenue_serde = JsonSerde(Revenue)
     course_id_serde = Serdes.String()
 
     builder = StreamsBuilder()
     received: KStream[Any, Any] | None = None
     lines: KStream[Any, Any]
     if settings.on_broken_line is OnBrokenLine.FAIL:
-        lines = builder.stream(settings.lines, Consumed.with_(JsonSerde(LineKey), line_serde))
+        lines = builder.stream(settings.lines, Consumed.with_(JsonSerde(LineKey), outside.line))
     else:
         received = builder.stream(
-            settings.lines, Consumed.with_(ReceivedSerde(JsonSerde(LineKey)), ReceivedSerde(line_serde))
+            settings.lines, Consumed.with_(ReceivedSerde(JsonSerde(LineKey)), ReceivedSerde(outside.line))
         )
         lines = received
     # declared before the key is chosen, as in the Java job: generated names count the steps
-    courses = builder.table(settings.courses, Consumed.with_(course_id_serde, course_serde))
+    courses = builder.table(settings.courses, Consumed.with_(course_id_serde, outside.course))
     judged: KStream[Any, Any] | None = None
     if received is not None:
         judged = received.process(LineContract, named=Named.as_(CONTRACT))
         # a processor, for a named one takes no number, while every other step takes one even when it is named
         lines = judged.process_values(Unpack, named=Named.as_(ACCEPTED))
     joined = lines.select_key(select).left_join(
-        courses, LineWithCourse, Joined.with_(course_id_serde, line_serde, course_serde)
+        courses, LineWithCourse, Joined.with_(course_id_serde, line_serde, JsonSerde(Course))
     )
     if settings.dedupe is Dedupe.LINE_KEY:
         retention_ms = settings.dedupe_retention_ms
@@ -102,11 +108,11 @@ def build_topology(
     revenue = joined.group_by_key(Grouped.with_(course_id_serde, JsonSerde(LineWithCourse))).aggregate(
         Revenue.zero,
         _apply,
-        Materialized.as_(STORE).with_key_serde(course_id_serde).with_value_serde(revenue_serde),
+        Materialized.as_(STORE).with_key_serde(course_id_serde).with_value_serde(JsonSerde(Revenue)),
     )
-    revenue.to_stream().to(settings.output, Produced.with_(course_id_serde, revenue_serde))
+    revenue.to_stream().to(settings.output, Produced.with_(course_id_serde, outside.revenue))
     if judged is not None:
-        as_received = Produced.with_(ReceivedSerde(JsonSerde(LineKey)), ReceivedSerde(line_serde))
+        as_received = Produced.with_(ReceivedSerde(JsonSerde(LineKey)), ReceivedSerde(outside.line))
         judged.to(settings.rejected, as_received.with_name(REJECTED))
     return builder.build(config)
 
@@ -139,6 +145,10 @@ class _ReceivedDeserializer(Deserializer[Received[T]], Generic[T]):
     def bind(self, topic: str) -> Callable[[bytes], Received[T]]:
         decode = self._inner.bind(topic)
         return lambda data: Received(decode(data), data)
+
+    def bind_with_headers(self, topic: str) -> Callable[[bytes, Headers | None], Received[T]] | None:
+        decode = self._inner.bind_with_headers(topic)
+        return None if decode is None else lambda data, headers: Received(decode(data, headers), data)
 
 
 class ReceivedSerde(Serde[Received[T]], Generic[T]):

@@ -12,11 +12,16 @@ from headrace.topics import LatestByKey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from course_revenue.formats import Formats
     from course_revenue.settings import Settings
 
 
 def open_totals(
-    bootstrap_servers: str, settings: Settings, *, client: Mapping[str, Any] | None = None
+    bootstrap_servers: str,
+    settings: Settings,
+    *,
+    client: Mapping[str, Any] | None = None,
+    values: Formats | None = None,
 ) -> LatestByKey[str, Revenue]:
     """The output topic as a table, nothing read yet.
 
@@ -24,11 +29,12 @@ def open_totals(
         bootstrap_servers: ``host:port`` list.
         settings: the topic's name.
         client: more librdkafka settings, such as security.
+        values: how totals are written; None is JSON.
 
     Raises:
         MissingSourceTopicException: the output topic does not exist.
     """
-    value = JsonDeserializer(Revenue)
+    value = JsonDeserializer(Revenue) if values is None else values.revenue.deserializer
     return LatestByKey(bootstrap_servers, settings.output, StringDeserializer(), value, client=client)
 
 

@@ -1,0 +1,102 @@
+"""The adjustments file: which records the job was moved past by hand, when, by whom and why.
+
+One JSON object a line, appended and never changed: time (UTC), who, application, topic, partition, offset, the reason,
+and the SHA-256 of the record's value (null when it had none). It has no payload, so it may be kept with the books.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.errors import ConfigException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from course_revenue.settings import Settings
+
+
+class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
+    """One record that was skipped. ``at`` is ISO 8601 in UTC, ``sha256`` in hexadecimal digits."""
+
+    at: str
+    by: str
+    application_id: str
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    sha256: str | None
+
+    @property
+    def place(self) -> tuple[str, str, int, int]:
+        """What makes it the same adjustment as another one."""
+        return self.application_id, self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What the job has not counted because of adjustments.
+
+    ``places`` are partitions and offsets of the lines topic. ``repartitioned`` counts the values, by their SHA-256, of
+    records that were skipped behind the repartition, where the place in the lines topic is not known any more.
+    """
+
+    places: frozenset[tuple[int, int]] = frozenset()
+    repartitioned: Counter[str] = field(default_factory=Counter[str])
+
+
+def read_adjustments(file: Path) -> list[Adjustment]:
+    """The adjustments in a file, in their order; none when there is no such file.
+
+    Raises:
+        ConfigException: a line is not an adjustment: the file was changed by hand.
+    """
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        return []
+    decode = msgspec.json.Decoder(Adjustment).decode
+    found: list[Adjustment] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            found.append(decode(line))
+        except msgspec.DecodeError as error:
+            raise ConfigException(f"{file}, line {number} is not an adjustment: {error}") from error
+    return found
+
+
+def record(file: Path, adjustment: Adjustment) -> bool:
+    """Appends an adjustment unless the file has it; on disk when this returns.
+
+    Returns:
+        Whether it was appended.
+    """
+    if adjustment.place in {known.place for known in read_adjustments(file)}:
+        return False
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as out:
+        out.write(msgspec.json.encode(adjustment) + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+    return True
+
+
+def skipped(adjustments: Iterable[Adjustment], settings: Settings, application_id: str | None) -> Skipped:
+    """What they come to for one application; its internal topics are told by their names."""
+    places: set[tuple[int, int]] = set()
+    repartitioned: Counter[str] = Counter()
+    for one in adjustments:
+        if application_id is not None and one.application_id != application_id:
+            continue
+        if one.topic == settings.lines:
+            places.add((one.partition, one.offset))
+        elif one.topic.endswith("-repartition") and one.sha256 is not None:
+            repartitioned[one.sha256] += 1
+    return Skipped(frozenset(places), repartitioned)

@@ -1,0 +1,137 @@
+"""Moving the job past one poison record, with a written adjustment.
+
+The last resort: the record is in no total afterwards. Everything is looked at first; then the adjustment is written,
+then the offset is moved. Killed in between, the same command does the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from course_revenue.adjustments import Adjustment, record
+from course_revenue.errors import RefusedError
+from headrace import TopicPartition
+from headrace.errors import TimeoutException
+from headrace.records import OffsetAndMetadata
+from headrace.topics import TopicAdmin, TopicReader
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from course_revenue.headers import Place
+    from headrace.topics import TopicRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRequest:
+    """Which record to move past, and why; ``readable`` are the topics that the job reads."""
+
+    application_id: str
+    place: Place
+    reason: str
+    by: str
+    readable: Collection[str]
+
+
+def skip(
+    bootstrap_servers: str,
+    request: SkipRequest,
+    file: Path,
+    *,
+    dry_run: bool = False,
+    client: Mapping[str, Any] | None = None,
+    timeout_s: float = 60.0,
+) -> Adjustment:
+    """Moves the job past a record.
+
+    Args:
+        bootstrap_servers: ``host:port`` list.
+        request: what to do.
+        file: where the adjustment is written.
+        dry_run: only look.
+        client: more librdkafka settings, such as security.
+        timeout_s: of each wait for the brokers, in seconds.
+
+    Returns:
+        The adjustment that was, or would be, written.
+
+    Raises:
+        RefusedError: instances are running, or the record is not the next one that the job would read. Nothing was
+            changed.
+        MissingSourceTopicException: there is no such topic or partition.
+        TimeoutException: the brokers do not answer, or a transaction that moves offsets stays open.
+        StreamsException: the offset could not be moved, as when an instance was started meanwhile. The adjustment may
+            be written by then: the same command goes on from there.
+    """
+    place = request.place
+    if place.topic not in request.readable:
+        raise RefusedError(f"the job does not read {place.topic}: it reads {', '.join(sorted(request.readable))}")
+    partition = TopicPartition(place.topic, place.partition)
+    admin = TopicAdmin({**(client or {}), "bootstrap.servers": bootstrap_servers}, timeout_ms=int(timeout_s * 1000))
+    try:
+        group = admin.describe_group(request.application_id)
+        if group.active:
+            raise RefusedError(
+                f"group {request.application_id} has live members (state {group.state}): stop every instance first"
+            )
+        # an offset inside an unfinished transaction could still replace the one that is set here
+        committed = admin.group_offsets(request.application_id, stable=True) if group.type is not None else {}
+        before = committed.get(partition)
+        start = before.offset if before is not None else _log_start(admin, partition)
+        if start > place.offset:
+            raise RefusedError(f"the job is past it already: its offset in {partition} is {start}")
+        found = _next_record(bootstrap_servers, place, start, client, timeout_s)
+        if found is None or found.offset != place.offset:
+            stands = "no record" if found is None else f"the record at offset {found.offset}"
+            raise RefusedError(
+                f"the job stands before {stands} of {partition}, not before offset {place.offset}: only the record that"
+                " stops it can be skipped"
+            )
+        adjustment = Adjustment(
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            by=request.by,
+            application_id=request.application_id,
+            topic=place.topic,
+            partition=place.partition,
+            offset=place.offset,
+            reason=request.reason,
+            sha256=None if found.value is None else hashlib.sha256(found.value).hexdigest(),
+        )
+        if not dry_run:
+            record(file, adjustment)
+            # the metadata is the task's stream time: it goes on from there
+            metadata = "" if before is None else before.metadata
+            admin.alter_group_offsets(
+                request.application_id, {partition: OffsetAndMetadata(place.offset + 1, metadata)}
+            )
+        return adjustment
+    finally:
+        admin.close()
+
+
+def _log_start(admin: TopicAdmin, partition: TopicPartition) -> int:
+    if partition.topic not in admin.partition_counts([partition.topic]):
+        return 0  # the reader says that there is none
+    return admin.list_offsets([partition], "earliest")[partition]
+
+
+def _next_record(
+    bootstrap_servers: str, place: Place, start: int, client: Mapping[str, Any] | None, timeout_s: float
+) -> TopicRecord | None:
+    """The first record from ``start`` on, None when there is none up to the record that is meant."""
+    at = {place.partition: start}
+    with TopicReader(bootstrap_servers, place.topic, client=client, timeout_s=timeout_s, start=at) as reader:
+        deadline = time.monotonic() + timeout_s
+        while reader.positions()[place.partition] <= place.offset:
+            for found in reader.poll():
+                return found
+            if reader.has_reached(reader.written_ends()):
+                return None
+            if time.monotonic() > deadline:
+                raise TimeoutException(f"{place} cannot be read within {timeout_s} s: is a transaction open before it?")
+    return None

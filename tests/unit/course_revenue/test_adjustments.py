@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from course_revenue.adjustments import Adjustment, Skipped, read_adjustments, record, skipped
+from course_revenue.settings import Settings
+
+from headrace.errors import ConfigException
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def adjustment(topic: str, offset: int = 7, app: str = "app", sha256: str | None = "ab") -> Adjustment:
+    return Adjustment(
+        at="2026-03-01T06:30:00+00:00",
+        by="anna",
+        application_id=app,
+        topic=topic,
+        partition=1,
+        offset=offset,
+        reason="no JSON",
+        sha256=sha256,
+    )
+
+
+def test_an_adjustment_is_appended_once_as_a_line_of_json(tmp_path: Path) -> None:
+    file = tmp_path / "books" / "adjustments.jsonl"
+    assert read_adjustments(file) == []
+    assert record(file, adjustment("t"))
+    assert not record(file, adjustment("t"))
+    assert record(file, adjustment("t", 8))
+    assert read_adjustments(file) == [adjustment("t"), adjustment("t", 8)]
+    assert file.read_text().splitlines()[0] == (
+        '{"at":"2026-03-01T06:30:00+00:00","by":"anna","application_id":"app","topic":"t","partition":1,"offset":7,'
+        '"reason":"no JSON","sha256":"ab"}'
+    )
+
+
+def test_a_file_changed_by_hand_is_not_read_past(tmp_path: Path) -> None:
+    file = tmp_path / "adjustments.jsonl"
+    record(file, adjustment("t"))
+    file.write_text(file.read_text() + '{"offset": "8"}\n')
+    with pytest.raises(ConfigException, match="line 2 is not an adjustment"):
+        read_adjustments(file)
+
+
+def test_adjustments_of_lines_count_by_place_and_those_behind_the_repartition_by_hash() -> None:
+    settings = Settings()
+    known = [
+        adjustment(settings.lines),
+        adjustment(settings.courses),
+        adjustment("app-X-repartition"),
+        adjustment("app-X-repartition", 8),
+        adjustment(settings.lines, 9, app="other"),
+    ]
+    assert skipped(known, settings, "app") == Skipped(frozenset({(1, 7)}), Counter({"ab": 2}))
