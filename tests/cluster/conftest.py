@@ -32,13 +32,14 @@ STREAMS_GROUPS = {
     "group.streams.assignment.interval.ms": "100",
 }
 """Under the streams protocol these are the brokers' settings, not the members'."""
+RACK = {"broker.rack": "here"}
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A broker of this session's own; tests that stop or kill a broker make one themselves."""
     directory, version = tmp_path_factory.mktemp("kafka"), os.environ.get("HEADRACE_KAFKA_VERSION")
-    with LocalCluster(directory, version=version, settings=STREAMS_GROUPS, log=print) as running:
+    with LocalCluster(directory, version=version, settings={**STREAMS_GROUPS, **RACK}, log=print) as running:
         yield running
 
 

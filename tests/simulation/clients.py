@@ -453,6 +453,9 @@ class TopicAdmin:
         names = sorted(set(topics))
         return self._ask(lambda: {name: counts[name] for name in names if name in counts})
 
+    def check_transactions(self) -> None:
+        """These brokers can have them."""
+
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         return {name: f"id of {name}" for name in sorted(set(topics))}
 

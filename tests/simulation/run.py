@@ -62,6 +62,7 @@ def _virtual(world: World) -> Iterator[None]:
         # most of what happens would be looking again: while a JoinGroup is unanswered, and for standby tasks
         (committer, "_DOUBT_PAUSE_S", 0.2),
         (state_updater, "_POLL_S", 0.5),
+        (stream_thread, "_SETTLING_S", 1.0),
     ]
     with contextlib.ExitStack() as stack:
         for module, name, value in places:

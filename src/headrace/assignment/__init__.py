@@ -1,14 +1,14 @@
 """Who runs which task: the pure part of the classic group protocol.
 
-``sticky`` says where tasks shall run in the end, ``availability`` where they run until their state is there,
-``standby`` where copies are kept. ``wire`` is what members tell the leader and the leader tells them, ``assignor``
-joins all into the function that the membership calls when this member is the leader. Nothing here knows a client or a
-clock.
+``sticky`` says where tasks shall run in the end, with the exchanges that ``racks`` finds, ``availability`` where they
+run until their state is there, ``standby`` where copies are kept. ``wire`` is what members tell the leader and the
+leader tells them, ``assignor`` joins all into the function that the membership calls when this member is the leader.
+Nothing here knows a client or a clock.
 """
 
 from __future__ import annotations
 
-from headrace.assignment.assignor import GroupMember, MemberAssignment, TaskAssignor
+from headrace.assignment.assignor import GroupMember, MemberAssignment, Places, TaskAssignor
 from headrace.assignment.availability import AssignmentSettings, Placement, place
 from headrace.assignment.sticky import MemberState, assign, cooperative, owners
 from headrace.assignment.wire import (
@@ -33,6 +33,7 @@ __all__ = [
     "MemberRequest",
     "MemberState",
     "Placement",
+    "Places",
     "SubscriptionInfo",
     "TaskAssignor",
     "assign",

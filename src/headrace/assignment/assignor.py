@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.assignment.availability import AssignmentSettings, place
+from headrace.assignment.racks import Racks, racks_of
 from headrace.assignment.sticky import MemberState
 from headrace.assignment.wire import (
     AssignmentError,
@@ -53,6 +54,18 @@ class MemberAssignment(NamedTuple):
     user_data: bytes
 
 
+class Places(NamedTuple):
+    """Where the topics of an application are.
+
+    Attributes:
+        racks: By partition the racks of its replicas; empty where a broker has none.
+        changelogs: By task with state its changelogs.
+    """
+
+    racks: Mapping[TopicPartition, Collection[str]]
+    changelogs: Mapping[TaskId, Sequence[TopicPartition]]
+
+
 class TaskAssignor:
     """Called by the membership with all members when this one is the leader, on its IO thread.
 
@@ -62,6 +75,7 @@ class TaskAssignor:
         end_offsets: By task the sum of its changelogs' ends. Asked only where several processes share tasks with
             state; may take a few seconds, and raise.
         settings: How tasks are placed.
+        places: Where topics are; asked only where a strategy for racks is set and processes are in several.
     """
 
     def __init__(
@@ -70,11 +84,13 @@ class TaskAssignor:
         stateful: Collection[TaskId] = (),
         end_offsets: Callable[[], Mapping[TaskId, int]] = dict,
         settings: AssignmentSettings = AssignmentSettings(),  # noqa: B008  # frozen
+        places: Callable[[], Places] | None = None,
     ) -> None:
         self._tasks = {task: tuple(partitions) for task, partitions in sorted(tasks.items())}
         self._stateful = frozenset(stateful)
         self._end_offsets = end_offsets
         self._settings = settings
+        self._places = places
 
     def __call__(self, members: Sequence[GroupMember]) -> dict[str, MemberAssignment]:
         """The assignment of every member in this round; see ``availability`` and ``sticky`` for how it is chosen."""
@@ -101,12 +117,13 @@ class TaskAssignor:
                 info.offsets,
                 info.tags,
                 info.version >= _FOLLOWS_SINCE,
+                info.rack,
             )
             for member_id, (member, info) in readable.items()
         }
         able = {member_id: state for member_id, state in states.items() if member_id not in refused}
         # A refused member's tasks are withheld too until it has given them up: it takes part in the second step.
-        placed = place(self._tasks, self._stateful, able, states, self._ends(able), self._settings)
+        placed = place(self._tasks, self._stateful, able, states, self._ends(able), self._settings, self._racks(able))
         hosts = self._hosts({member_id: readable[member_id][1].host for member_id in able}, placed)
         prober = min((member_id for member_id, state in able.items() if state.follows), default=None)
         result = {
@@ -144,6 +161,33 @@ class TaskAssignor:
         except KafkaException as e:
             _log.warning("Tasks are placed without knowing who is how far with their state: %s", e)
             return None
+
+    def _racks(self, members: Mapping[str, MemberState]) -> Racks | None:
+        if self._places is None or self._settings.rack_strategy == "none":
+            return None
+        processes = racks_of(members)
+        if processes is None:
+            _log.warning("Racks do not count when tasks are placed: not every instance has one (client.rack)")
+            return None
+        if len(set(processes.values())) < 2:
+            return None
+        try:
+            places = self._places()
+        except KafkaException as e:
+            _log.warning("Tasks are placed without regard to racks: %s", e)
+            return None
+        homeless = sorted(
+            str(tp)
+            for tps in (*self._tasks.values(), *places.changelogs.values())
+            for tp in tps
+            if not places.racks.get(tp)
+        )
+        if homeless:
+            _log.warning(
+                "Racks do not count when tasks are placed: brokers have none (broker.rack) that hold %s, …", homeless[0]
+            )
+            return None
+        return Racks(processes, places.racks, self._tasks, places.changelogs)
 
     def _hosts(self, hosts: Mapping[str, HostInfo | None], placed: Placement) -> dict[HostInfo, HostPartitions]:
         result: dict[HostInfo, HostPartitions] = {}

@@ -10,9 +10,10 @@ Source: ``HighAvailabilityTaskAssignor``, whose target does not look at where ta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from headrace.assignment.lags import Lags
+from headrace.assignment.racks import STATELESS, RackCosts, Racks, nearer
 from headrace.assignment.standby import StandbyPlacement
 from headrace.assignment.sticky import assign, cooperative, owners
 
@@ -34,6 +35,9 @@ class AssignmentSettings:
         probing_interval_ms: ``probing.rebalance.interval.ms``.
         tags: ``rack.aware.assignment.tags``.
         warm_up: False moves tasks at once, wherever their state is (``StickyTaskAssignor``).
+        rack_strategy: ``rack.aware.assignment.strategy``.
+        traffic_cost: ``rack.aware.assignment.traffic_cost``; None is the assignor's own.
+        non_overlap_cost: ``rack.aware.assignment.non_overlap_cost``; likewise.
     """
 
     standby_replicas: int = 0
@@ -42,6 +46,18 @@ class AssignmentSettings:
     probing_interval_ms: int = 600_000
     tags: tuple[str, ...] = ()
     warm_up: bool = True
+    rack_strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
+    traffic_cost: int | None = None
+    non_overlap_cost: int | None = None
+
+    @property
+    def rack_costs(self) -> RackCosts:
+        """Of tasks with state. Where tasks shall move only if they must, a move costs more than traffic."""
+        traffic, move = (10, 1) if self.warm_up else (1, 10)
+        return RackCosts(
+            traffic if self.traffic_cost is None else self.traffic_cost,
+            move if self.non_overlap_cost is None else self.non_overlap_cost,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,7 @@ def place(
     claimants: Mapping[str, MemberState],
     ends: Mapping[TaskId, int] | None,
     settings: AssignmentSettings,
+    racks: Racks | None = None,
 ) -> Placement:
     """Place all tasks, and copies of those with state.
 
@@ -78,13 +95,22 @@ def place(
         claimants: Whose tasks are withheld from others: ``members``, and members that get nothing.
         ends: By task the sum of its changelogs' ends; None when unknown.
         settings: The leader's configuration.
+        racks: Where processes and partitions are, when that shall count.
     """
     lags = Lags(members, stateful, ends, settings.acceptable_lag)
     target = assign(tasks, members, lags)
+    if racks is not None:
+        kinds = (
+            ([task for task in tasks if lags.stateful(task)], settings.rack_costs),
+            ([task for task in tasks if not lags.stateful(task)], STATELESS),
+        )
+        home = {task: members[member_id].process_id for task, member_id in owners(members).items()}
+        balance = settings.rack_strategy == "balance_subtopology"
+        target = nearer(target, members, kinds, home, racks, balance=balance)
     active = {member_id: set(given) for member_id, given in target.items()}
     warming: dict[TaskId, str] = {}
     unsettled = settings.warm_up and _keep_where_state_is(active, warming, members, lags, settings)
-    copies, waiting = _copies(active, warming, members, lags, settings)
+    copies, waiting = _copies(active, warming, members, lags, settings, racks)
     final = {member_id: frozenset(given) for member_id, given in active.items()}
     handed_out = cooperative(final, claimants)
     for member_id, given in final.items():
@@ -145,12 +171,15 @@ def _copies(
     members: Mapping[str, MemberState],
     lags: Lags,
     settings: AssignmentSettings,
+    racks: Racks | None,
 ) -> tuple[dict[str, set[TaskId]], bool]:
     """Standby and warm-up tasks by member, and whether a standby task waits for its state too."""
     stateful = [task for given in active.values() for task in given if lags.stateful(task)]
     placement = StandbyPlacement(members, active, lags, settings.tags)
     warm = {task: members[member_id].process_id for task, member_id in warming.items()}
     placed = placement.place(stateful, settings.standby_replicas, warm)
+    if racks is not None:
+        placement.exchange(racks, settings.rack_costs, warm)
     waiting = False
     if settings.warm_up and settings.standby_replicas:
         waiting = _keep_copies(placed, active, len(warming), members, lags, settings)

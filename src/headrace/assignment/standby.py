@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.assignment.lags import Lags
+    from headrace.assignment.racks import RackCosts, Racks
     from headrace.assignment.sticky import MemberState
     from headrace.records import TaskId
 
@@ -95,6 +96,54 @@ class StandbyPlacement:
                     chosen.copies.add(task)
                     wanted[task] -= 1
         return {process.process_id: process.copies for process in self._processes.values()}
+
+    def exchange(self, racks: Racks, costs: RackCosts, taken: Mapping[TaskId, bytes]) -> None:
+        """Have processes in different racks exchange copies that are cheaper so, each keeping its number of them.
+
+        No task gets more tags in common by it.
+
+        Args:
+            racks: Where processes and changelogs are.
+            costs: Of reading a changelog across racks, and of a copy on a process that has nothing of it.
+            taken: As in ``place``.
+        """
+        processes = sorted(self._processes)
+        better = True
+        while better:
+            better = False
+            for number, one in enumerate(processes):
+                for other in processes[number + 1 :]:
+                    if racks.processes[one] != racks.processes[other]:
+                        better = self._exchange_two(one, other, racks, costs, taken) or better
+
+    def _exchange_two(
+        self, one: bytes, other: bytes, racks: Racks, costs: RackCosts, taken: Mapping[TaskId, bytes]
+    ) -> bool:
+        def cost(task: TaskId, process_id: bytes) -> int:
+            moved = task not in self._held[process_id]
+            return costs.traffic * racks.copy_crossings(task, process_id) + costs.move * moved
+
+        def cheapest(here: bytes, there: bytes) -> list[tuple[int, TaskId]]:
+            able = [
+                task
+                for task in self._processes[here].copies - self._processes[there].copies
+                if there not in (self._home.get(task), taken.get(task)) and self._may_move(task, here, there)
+            ]
+            return sorted((cost(task, there) - cost(task, here), task) for task in able)
+
+        done = False
+        for (more, task), (more_back, back) in zip(cheapest(one, other), cheapest(other, one), strict=False):
+            if more + more_back >= 0:
+                break
+            self._processes[one].copies.symmetric_difference_update((task, back))
+            self._processes[other].copies.symmetric_difference_update((task, back))
+            done = True
+        return done
+
+    def _may_move(self, task: TaskId, here: bytes, there: bytes) -> bool:
+        others = [self._home.get(task), *(p.process_id for p in self._processes.values() if task in p.copies)]
+        others.remove(here)
+        return self._in_common(self._processes[there], others) <= self._in_common(self._processes[here], others)
 
     def member_of(self, process_id: bytes, task: TaskId, counts: Mapping[str, int]) -> str:
         """Which member of a process keeps a copy: one that has it, else the one with least (``counts``)."""

@@ -36,6 +36,7 @@ class MemberState:
         offsets: how far the process's copies are (``assignment.wire``).
         tags: ``client.tag.*`` of the process.
         follows: whether the member knows of standby tasks (user data of version 1 does not).
+        rack: ``client.rack`` of the process, empty when it has none.
     """
 
     process_id: bytes
@@ -46,6 +47,7 @@ class MemberState:
     offsets: Mapping[TaskId, int] = field(default_factory=dict["TaskId", int])
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     follows: bool = True
+    rack: str = ""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,8 @@ Subscription (member to leader)::
     text   host                of application.server, empty for none; then int32 port
     int16  count of tags       each: text key, text value (client.tag.*)
     int16  request             MemberRequest
+    -- from version 3 on
+    text   rack                client.rack, empty for none
 
 Assignment (leader to member)::
 
@@ -48,8 +50,9 @@ from headrace.records import HostInfo, HostPartitions, TaskId, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-LATEST_VERSION = 2
+LATEST_VERSION = 3
 LEAST_VERSION = 1
+_WITH_RACK = 3
 
 RUNNING_OFFSET = -2
 """In place of an offset sum: the task runs here, so nothing is as new as this copy (Java's ``LATEST_OFFSET``)."""
@@ -100,6 +103,7 @@ class SubscriptionInfo:
     host: HostInfo | None = None
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     request: int = MemberRequest.NONE
+    rack: str = ""
     version: int = LATEST_VERSION
     least_version: int = LEAST_VERSION
 
@@ -151,6 +155,7 @@ def encode_subscription(info: SubscriptionInfo) -> bytes:
             _SHORT.pack(len(info.tags)),
             *(_text(part) for pair in sorted(info.tags.items()) for part in pair),
             _SHORT.pack(info.request),
+            _text(info.rack) if info.version >= _WITH_RACK else b"",
         )
     )
 
@@ -183,6 +188,7 @@ def decode_subscription(data: bytes) -> SubscriptionInfo:
         host if host.host else None,
         tags,
         reader.short(),
+        reader.text() if version >= _WITH_RACK else "",
         version,
         least,
     )

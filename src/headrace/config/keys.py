@@ -76,7 +76,6 @@ _UPGRADE_FROM = one_of(
     *("4.0", "4.1", "4.2", "4.3"),
 )
 _NOT_YET_QUERY = "Interactive queries are not in this version."
-_NO_RACKS = "Tasks are placed without regard to the racks of brokers."
 
 STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
@@ -337,14 +336,14 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
         classes=class_names.PRODUCTION_HANDLERS,
     ),
     ConfigKey(
-        "rack.aware.assignment.non_overlap_cost", _INT, None, _LOW, "Cost of moving a task, against traffic_cost.",
-        support=_NO_EFFECT, note=_NO_RACKS,
+        "rack.aware.assignment.non_overlap_cost", _INT, None, _LOW,
+        "Cost of moving a task with state, against traffic_cost.",
+        note="1; 10 with StickyTaskAssignor.",
     ),
     ConfigKey(
         "rack.aware.assignment.strategy", _STRING, "none", _LOW, "How racks count when tasks are placed.",
-        one_of("none", "min_traffic", "balance_subtopology"), support=_REFUSED,
-        note="Tasks are placed without regard to the racks of brokers: only none is there. Copies of tasks are kept in "
-        "different places by rack.aware.assignment.tags.",
+        one_of("none", "min_traffic", "balance_subtopology"),
+        note="Needs client.rack on every instance and broker.rack on every broker. The leader's value counts.",
     ),
     ConfigKey(
         "rack.aware.assignment.tags", _LIST, "", _LOW,
@@ -352,8 +351,8 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
         Validator("a list of at most 5 tags", _check_tags),
     ),
     ConfigKey(
-        "rack.aware.assignment.traffic_cost", _INT, None, _LOW, "Cost of reading across racks.",
-        support=_NO_EFFECT, note=_NO_RACKS,
+        "rack.aware.assignment.traffic_cost", _INT, None, _LOW, "Cost of reading a partition across racks.",
+        note="10; 1 with StickyTaskAssignor.",
     ),
     ConfigKey(
         "receive.buffer.bytes", _INT, "32768", _LOW,

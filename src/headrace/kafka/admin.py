@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as untyped_admin
 
-from headrace.errors import StreamsException, TimeoutException
+from headrace.errors import AuthorizationException, StreamsException, TimeoutException
 from headrace.kafka.acls import Acl
 from headrace.kafka.connections import data_client_config, group_client_config
 from headrace.kafka.errors import (
@@ -41,6 +41,8 @@ _api: Any = untyped_admin  # declares neither its re-exports nor its futures' re
 GroupType = Literal["classic", "consumer", "streams", "share"]
 """What manages a group: the classic protocol, KIP-848, KIP-1071, KIP-932."""
 
+_TRANSACTION_LOG = "__transaction_state"
+_TRANSACTION_COPIES = "transaction.state.log.replication.factor"
 _PROPAGATION_PAUSE_S = 0.02
 _EVENTS_EVERY_S = 0.1
 _FIRST_PATIENCE_S = 1.0
@@ -132,6 +134,20 @@ class TopicAdmin:
         """
         return {name: len(found.partitions) for name, found in self._described(topics).items()}
 
+    def partition_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """The racks of each partition's replicas, none of a partition with a replica on a broker that has no rack.
+
+        Raises:
+            TimeoutException: no answer in time.
+            AuthorizationException: Describe on a topic is missing.
+        """
+        result: dict[TopicPartition, frozenset[str]] = {}
+        for name, found in self._described(topics).items():
+            for partition in found.partitions:
+                racks = [node.rack for node in partition.replicas]
+                result[TopicPartition(name, partition.id)] = frozenset(racks) if all(racks) else frozenset()
+        return result
+
     def _described(self, topics: Iterable[str]) -> dict[str, Any]:
         names = sorted(set(topics))
         if not names:
@@ -221,6 +237,33 @@ class TopicAdmin:
             except _Missing:
                 absent.add(name)
         return frozenset(absent)
+
+    def check_transactions(self) -> None:
+        """See whether the brokers can have transactions; a client that asks them for one only hears: not yet.
+
+        Nothing is said when that cannot be known: no answer in time, or no permission to see the brokers' settings.
+
+        Raises:
+            StreamsException: the log of transactions cannot be made: there are fewer brokers than it needs copies.
+        """
+        try:
+            if self.partition_counts([_TRANSACTION_LOG]):
+                return
+            nodes = self._result(self._client.describe_cluster(request_timeout=self._timeout_s), "counting brokers", ())
+            broker = _api.ConfigResource(_api.ResourceType.BROKER, str(nodes.controller.id))
+            (future,) = self._client.describe_configs([broker], request_timeout=self._timeout_s).values()
+            needed = int(self._result(future, "reading the brokers' settings", ())[_TRANSACTION_COPIES].value)
+        except (AuthorizationException, TimeoutException) as error:
+            log.debug("whether the brokers can have transactions is not known: %s", error)
+            return
+        count = len(nodes.nodes)
+        if count < needed:
+            raise StreamsException(
+                f"processing.guarantee=exactly_once_v2 needs transactions, which these brokers cannot have: their log, "
+                f"topic {_TRANSACTION_LOG}, shall have {needed} copies ({_TRANSACTION_COPIES}), and brokers there are "
+                f"{count}. Start more of them; or set {_TRANSACTION_COPIES}={count} and, on few brokers, "
+                "transaction.state.log.min.isr=1, and restart them; or set processing.guarantee=at_least_once"
+            )
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """The configs set on the topics themselves (dynamic ones, not defaults); absent topics are left out."""

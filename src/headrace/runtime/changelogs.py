@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.assignment import Places
 from headrace.records import TaskId, TopicPartition
 
 if TYPE_CHECKING:
@@ -84,6 +85,13 @@ def changelog_ends(
     ends = admin.list_offsets([tp for tp in partitions if tp.topic not in input_too], "latest")
     of_inputs = [tp for tp in partitions if tp.topic in input_too]
     return ends | {tp: max(offset, 0) for tp, offset in admin.committed(group_id, of_inputs).items()}
+
+
+def places(admin: TopicAdmin, plan: Plan) -> Places:
+    """In which racks the topics are that tasks read, and their changelogs. Raises as :func:`changelog_ends`."""
+    changelogs = changelog_partitions(plan, stateful_tasks(plan))
+    topics = {tp.topic for tps in (*plan.tasks.values(), *changelogs.values()) for tp in tps}
+    return Places(admin.partition_racks(topics), changelogs)
 
 
 def end_sums(admin: TopicAdmin, plan: Plan, group_id: str) -> dict[TaskId, int]:

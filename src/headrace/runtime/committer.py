@@ -72,6 +72,7 @@ class Committer:
         membership: Who may commit.
         partition_count: Partitions of a topic.
         missing: Which of some topics do not exist.
+        check_transactions: Raises what is wrong with the brokers when they do not begin transactions.
         stopping: Set when the thread shall end: nothing is tried again from then on.
     """
 
@@ -83,6 +84,7 @@ class Committer:
         membership: Membership,
         partition_count: Callable[[str], int],
         missing: Callable[[AbstractSet[str]], AbstractSet[str]],
+        check_transactions: Callable[[], None],
         stopping: threading.Event,
     ) -> None:
         self._name = name
@@ -91,6 +93,7 @@ class Committer:
         self._membership = membership
         self._partition_count = partition_count
         self._missing = missing
+        self._check_transactions = check_transactions
         self._stopping = stopping
         transaction_s = shared.config.transaction_timeout_ms / 1000
         spare_s = transaction_s - shared.commit_interval_ms / 1000
@@ -113,7 +116,14 @@ class Committer:
         """Where tasks made from now on send to."""
         if transactional_id is not None:
             # fences a predecessor of this process and ends what it left open, which others may be waiting for
-            self.retried("initialising transactions", lambda: producer.init_transactions(_ATTEMPT_S))
+            self.retried("initialising transactions", lambda: self._initialise(producer))
+
+    def _initialise(self, producer: RecordProducer) -> None:
+        try:
+            producer.init_transactions(_ATTEMPT_S)
+        except TimeoutException:
+            self._check_transactions()
+            raise
 
     @property
     def careful(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headrace.assignment import AssignmentSettings, TaskAssignor
+from headrace.assignment import AssignmentSettings, Places, TaskAssignor
 from headrace.config import StreamsConfig
 from headrace.kafka import ClassicMembership, StreamsMembership
 from headrace.runtime.changelogs import stateful_tasks
@@ -30,6 +30,7 @@ class MemberParts(NamedTuple):
         subscription: user data of a join (classic protocol).
         task_offsets: how far this process's copies of tasks are.
         end_offsets: by task with state the sum of its changelogs' ends; asks the brokers (classic protocol).
+        places: in which racks topics are; asks the brokers (classic protocol).
         standby_ends: the same of standby tasks, as last seen (streams protocol).
         former: id of the member that this thread of a dead process had, if there is one.
     """
@@ -40,6 +41,7 @@ class MemberParts(NamedTuple):
     subscription: Callable[[JoinClaims], bytes]
     task_offsets: TaskOffsets
     end_offsets: TaskOffsets
+    places: Callable[[], Places]
     standby_ends: TaskOffsets
     former: str | None
 
@@ -79,7 +81,8 @@ class ClassicGroup:
 
     def _assignor(self, parts: MemberParts) -> TaskAssignor:
         plan = parts.plan()
-        return TaskAssignor(plan.tasks, stateful_tasks(plan), parts.end_offsets, assignment_settings(self._config))
+        settings = assignment_settings(self._config)
+        return TaskAssignor(plan.tasks, stateful_tasks(plan), parts.end_offsets, settings, parts.places)
 
 
 class StreamsGroup:
@@ -130,6 +133,9 @@ def assignment_settings(config: StreamsConfig) -> AssignmentSettings:
         probing_interval_ms=config[keys.PROBING_REBALANCE_INTERVAL_MS_CONFIG],
         tags=tuple(config[keys.RACK_AWARE_ASSIGNMENT_TAGS_CONFIG]),
         warm_up=not config.sticky_assignor,
+        rack_strategy=config[keys.RACK_AWARE_ASSIGNMENT_STRATEGY_CONFIG],
+        traffic_cost=config[keys.RACK_AWARE_ASSIGNMENT_TRAFFIC_COST_CONFIG],
+        non_overlap_cost=config[keys.RACK_AWARE_ASSIGNMENT_NON_OVERLAP_COST_CONFIG],
     )
 
 

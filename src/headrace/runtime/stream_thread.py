@@ -55,7 +55,7 @@ from headrace.kafka import (
     TopicAdmin,
 )
 from headrace.resets import AutoOffsetReset
-from headrace.runtime.changelogs import end_sums
+from headrace.runtime.changelogs import end_sums, places
 from headrace.runtime.client import reset_policies
 from headrace.runtime.committer import Committer
 from headrace.runtime.groups import MemberParts
@@ -85,6 +85,8 @@ _log = logging.getLogger(__name__)
 
 _POLL_RECORDS = 5_000
 _SLICE_S = 0.01
+_SETTLING_S = 0.02
+"""Longest wait for records while the group, or a restore, may hand over tasks at any time."""
 _LARGEST_SLICE = 4_096
 _CLOSE_UPDATER_S = 10.0
 _TELL_S = 30.0
@@ -319,6 +321,7 @@ class StreamThread:
                 self._subscription,
                 shared.positions,
                 lambda: end_sums(self._admin, self._plan, shared.application_id),
+                lambda: places(self._admin, self._plan),
                 shared.positions.end_sums,
                 shared.predecessors.of(self.index),
             )
@@ -331,6 +334,7 @@ class StreamThread:
             self._membership,
             self._partition_count,
             lambda topics: topics - self._admin.partition_counts(topics).keys(),
+            lambda: self._admin.check_transactions(),
             self._stop,
         )
         # the group is left once the transaction has ended, so that nobody who takes over has to wait for it
@@ -414,6 +418,7 @@ class StreamThread:
                 shared.config.application_host,
                 shared.config.client_tags,
                 claims.request,
+                shared.config.rack_id or "",
                 claims.version,
             )
         )
@@ -484,7 +489,8 @@ class StreamThread:
         if (paused or not ready) and not batch.records:
             self._consumer_errors(batch.errors)
             punctuation = NEVER if paused else self._until_punctuation()
-            longest = min(self._shared.poll_ms / 1000, self._committer.wait(), punctuation)
+            patience = NEVER if self.state is ThreadState.RUNNING else _SETTLING_S
+            longest = min(self._shared.poll_ms / 1000, patience, self._committer.wait(), punctuation)
             batch = self._consumer.poll(longest, 1)
         now = time.monotonic()
         self.meters.polled(now, now - began, sum(map(len, batch.records.values())))

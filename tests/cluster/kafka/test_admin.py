@@ -12,6 +12,7 @@ import pytest
 from cluster.kafka.members import classic_member, drive
 from confluent_kafka import Producer
 
+import headrace.kafka.admin
 from headrace.errors import (
     ConfigException,
     IllegalStateException,
@@ -135,6 +136,23 @@ def test_kafkas_own_tool_shows_the_members_partitions(
     assert {task for member in members for task in member.tasks} == {TaskId(0, p) for p in range(4)}
     for member in members:
         member.membership.close(leave_group=True)
+
+
+def test_partitions_are_in_the_racks_of_their_brokers(admin: TopicAdmin, topic_factory: TopicFactory) -> None:
+    topic = topic_factory("in", 2)
+    assert admin.partition_racks([topic, "gone"]) == {TopicPartition(topic, n): {"here"} for n in range(2)}
+
+
+def test_brokers_too_few_for_transactions_are_told_by_the_setting_to_change(
+    admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.check_transactions()
+    # as on a new cluster of one broker whose log of transactions shall have more copies
+    monkeypatch.setattr(headrace.kafka.admin, "_TRANSACTION_LOG", "not-there-yet")
+    admin.check_transactions()
+    monkeypatch.setattr(headrace.kafka.admin, "_TRANSACTION_COPIES", "num.network.threads")
+    with pytest.raises(StreamsException, match=r"num\.network\.threads=1 .* or set processing\.guarantee"):
+        admin.check_transactions()
 
 
 def test_nobody_there_is_a_timeout() -> None:

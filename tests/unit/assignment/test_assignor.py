@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from headrace.assignment import (
     RUNNING_OFFSET,
@@ -11,14 +12,21 @@ from headrace.assignment import (
     AssignmentSettings,
     GroupMember,
     MemberRequest,
+    Places,
     SubscriptionInfo,
     TaskAssignor,
     decode_assignment,
     encode_assignment,
     encode_subscription,
 )
+from headrace.assignment.wire import LATEST_VERSION
 from headrace.errors import TimeoutException
 from headrace.records import HostInfo, TaskId, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
 
 TASKS = {
     TaskId(1, 0): [TopicPartition("app-repartition", 0)],
@@ -132,7 +140,7 @@ def test_members_of_two_releases_form_one_group() -> None:
     third = SubscriptionInfo(process(3), host=HostInfo("h", 1), tags={"zone": "a"})
     result = assignor([member("old", older, 3), member("new", newer, 3), member("third", third)])
     version, least, error, given = read_as_the_release_before_did(result["old"].user_data)
-    assert (version, least, error) == (2, 1, 0)
+    assert (version, least, error) == (LATEST_VERSION, 1, 0)
     old, new, last = (decode_assignment(result[name].user_data) for name in ("old", "new", "third"))
     assert set(given) == set(old.active)
     assert old.standby == frozenset()
@@ -140,6 +148,37 @@ def test_members_of_two_releases_form_one_group() -> None:
     assert new.standby | last.standby == tasks, "every task has a copy, and those that move to the third begin to"
     assert last.hosts.keys() == {HostInfo("h", 1)}
     assert [info.probe_after_ms for info in (old, new, last)] == [-1, 7, -1]
+
+
+def in_racks(places: Callable[[], Places], *racks: str) -> list[frozenset[TaskId]]:
+    """What members in these racks are given when nobody runs anything yet."""
+    assignor = TaskAssignor(SUB0, (), dict, AssignmentSettings(rack_strategy="min_traffic"), places)
+    result = assignor(
+        [member(f"m{number}", SubscriptionInfo(process(number), rack=rack)) for number, rack in enumerate(racks)]
+    )
+    return [decode_assignment(result[f"m{number}"].user_data).active for number in range(len(racks))]
+
+
+SUB0 = {TaskId(0, number): [TopicPartition("lines", number)] for number in range(4)}
+CROSSED = {TopicPartition("lines", number): frozenset({"ba"[number % 2]}) for number in range(4)}
+
+
+def test_tasks_run_in_the_racks_of_their_partitions() -> None:
+    at_home = in_racks(lambda: Places(CROSSED, {}), "a", "b")
+    assert at_home == [{TaskId(0, 1), TaskId(0, 3)}, {TaskId(0, 0), TaskId(0, 2)}]
+
+
+def test_racks_that_are_not_known_do_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    def no_answer() -> Places:
+        raise TimeoutException("no answer")
+
+    without = [{TaskId(0, 0), TaskId(0, 2)}, {TaskId(0, 1), TaskId(0, 3)}]
+    assert in_racks(no_answer, "a", "b") == without
+    assert "no answer" in caplog.text
+    assert in_racks(lambda: Places(CROSSED, {}), "a", "") == without
+    assert "client.rack" in caplog.text
+    assert in_racks(lambda: Places(CROSSED | {TopicPartition("lines", 2): frozenset()}, {}), "a", "b") == without
+    assert "hold lines-2" in caplog.text
 
 
 def test_ends_that_the_brokers_do_not_tell_leave_tasks_where_they_run() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.assignment import RUNNING_OFFSET, AssignmentSettings, MemberState, place
-from headrace.records import TaskId
+from headrace.assignment.racks import Racks
+from headrace.records import TaskId, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,6 +34,7 @@ class World:
     members: dict[str, MemberState]
     offsets: dict[bytes, dict[TaskId, int]]
     rules: AssignmentSettings
+    racks: Racks | None = None
     moved: set[TaskId] = field(default_factory=set["TaskId"])
     given: Placement | None = field(default=None)
 
@@ -43,7 +45,7 @@ class World:
             for name, state in self.members.items()
         }
         ends = dict.fromkeys(self.stateful, END)
-        placed = self.given = place(self.tasks, self.stateful, members, members, ends, self.rules)
+        placed = self.given = place(self.tasks, self.stateful, members, members, ends, self.rules, self.racks)
         self.check(placed)
         before = self.members
         self.members = {
@@ -138,6 +140,36 @@ def test_it_settles_from_any_start_with_one_owner_at_a_time(world: World) -> Non
         assert homes[task] not in copies
 
 
+@st.composite
+def in_racks(draw: st.DrawFn) -> World:
+    world = draw(worlds())
+    racks = st.sampled_from("xyz")
+    processes = {state.process_id: draw(racks) for state in world.members.values()}
+    sources = {task: [TopicPartition(f"in{task.subtopology}", task.partition)] for task in world.tasks}
+    changelogs = {task: [TopicPartition(f"log{task.subtopology}", task.partition)] for task in world.stateful}
+    partitions = [tp for tps in (*sources.values(), *changelogs.values()) for tp in tps]
+    replicas = {tp: frozenset(draw(st.sets(racks, min_size=1, max_size=2))) for tp in partitions}
+    world.racks = Racks(processes, replicas, sources, changelogs)
+    strategy: Any = draw(st.sampled_from(["min_traffic", "balance_subtopology"]))
+    costs = st.sampled_from([None, 0, 1, 10])
+    world.rules = replace(world.rules, rack_strategy=strategy, traffic_cost=draw(costs), non_overlap_cost=draw(costs))
+    return world
+
+
+@settings(max_examples=60)
+@given(in_racks())
+def test_it_settles_with_racks_too(world: World) -> None:
+    world.settle(rounds=60)
+    with_state = [len(state.owned & world.stateful) for state in world.members.values()]
+    assert max(with_state) - min(with_state) <= 1
+    homes = {task: state.process_id for state in world.members.values() for task in state.owned}
+    able = {state.process_id for state in world.members.values() if state.follows}
+    for task in world.stateful:
+        copies = [state.process_id for state in world.members.values() if task in state.standbys]
+        assert len(copies) == len(set(copies)) == min(world.rules.standby_replicas, len(able - {homes[task]}))
+        assert homes[task] not in copies
+
+
 @settings(max_examples=60)
 @given(worlds())
 def test_tasks_with_state_move_no_more_than_balance_asks_for(world: World) -> None:
@@ -147,8 +179,8 @@ def test_tasks_with_state_move_no_more_than_balance_asks_for(world: World) -> No
     owned = sorted((len(state.owned & world.stateful) for state in members.values()), reverse=True)
     fewest = sum(max(0, count - base - (place < extra)) for place, count in enumerate(owned))
     world.settle(rounds=60)
-    # a task that nobody runs may begin where its state is, and may then change places with another
-    assert len(world.moved & world.stateful) <= fewest + len(world.stateful - running)
+    # a task that nobody runs may begin where its state is, and may then change places with another: both have moved
+    assert len(world.moved & world.stateful) <= fewest + 2 * len(world.stateful - running)
 
 
 @given(worlds())

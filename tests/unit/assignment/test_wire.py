@@ -39,6 +39,7 @@ def test_a_subscription_comes_back_as_it_went(
         HostInfo("höst", 70_000),
         {"zone": "a", "cluster": ""},
         MemberRequest.SHUTDOWN_APPLICATION,
+        "rack-ä",
     )
     assert decode_subscription(encode_subscription(info)) == info
 
@@ -61,7 +62,8 @@ def test_the_layouts_are_the_documented_ones() -> None:
     )
     first = "0001 00010203 04050607 08090a0b 0c0d0e0f 00026670 00000001 00000001 00000002 00000000"
     added = "00000001 00000000 00000003 0000000000000102 00000001 00000000 00000003 0001 68 00000009 0000 0000"
-    assert encode_subscription(subscription) == bytes.fromhex(f"0002 {first} {added}")
+    assert encode_subscription(replace(subscription, rack="r1")) == bytes.fromhex(f"0003 {first} {added} 0002 7231")
+    assert encode_subscription(replace(subscription, version=2)) == bytes.fromhex(f"0002 {first} {added}")
     assert encode_subscription(replace(subscription, version=1)) == bytes.fromhex(f"0001 {first}")
     given = AssignmentInfo(
         frozenset({other}),
@@ -74,14 +76,16 @@ def test_the_layouts_are_the_documented_ones() -> None:
         "00000001 00000001 00000002 00000001 0001 74 00000001 0001 68 00000009 00000001 00000000 00000003 00000000 "
         "0000000000000005"
     )
-    assert encode_assignment(given) == bytes.fromhex(f"0002 {first} {added}")
+    assert encode_assignment(given) == bytes.fromhex(f"0003 {first} {added}")
     assert encode_assignment(replace(given, version=1)) == bytes.fromhex(f"0001 {first}")
 
 
-def test_the_previous_version_is_read() -> None:
-    subscription = SubscriptionInfo(b"p" * 16, frozenset({TaskId(1, 2)}), frozenset({TaskId(1, 3)}), b"fp", version=1)
+@pytest.mark.parametrize("version", [1, 2])
+def test_former_versions_are_read(version: int) -> None:
+    owned, stored = frozenset({TaskId(1, 2)}), frozenset({TaskId(1, 3)})
+    subscription = SubscriptionInfo(b"p" * 16, owned, stored, b"fp", version=version)
     assert decode_subscription(encode_subscription(subscription)) == subscription
-    assignment = AssignmentInfo(frozenset({TaskId(1, 2)}), version=1)
+    assignment = AssignmentInfo(owned, version=version)
     assert decode_assignment(encode_assignment(assignment)) == assignment
 
 
@@ -91,8 +95,8 @@ def test_a_newer_version_that_we_may_read_is_read() -> None:
 
 
 def test_a_version_that_we_may_not_read_is_refused() -> None:
-    newer = encode_subscription(SubscriptionInfo(b"p" * 16, version=7, least_version=3))
-    with pytest.raises(UnsupportedWireVersionException, match="version 7, readable from version 3"):
+    newer = encode_subscription(SubscriptionInfo(b"p" * 16, version=7, least_version=4))
+    with pytest.raises(UnsupportedWireVersionException, match="version 7, readable from version 4"):
         decode_subscription(newer)
 
 

@@ -183,7 +183,6 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(key: str, value: Any, a
     [
         ("config.providers", "file"),
         ("default.client.supplier", "my.module:Supplier"),
-        ("rack.aware.assignment.strategy", "min_traffic"),
         ("partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner"),
         ("producer.interceptor.classes", "a.B"),
         ("consumer.ssl.engine.factory.class", "my:Factory"),

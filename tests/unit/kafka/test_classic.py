@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.assignment import MemberAssignment, SubscriptionInfo, decode_subscription, encode_subscription
-from headrace.assignment.wire import AssignmentError, AssignmentInfo, encode_assignment
+from headrace.assignment.wire import LATEST_VERSION, AssignmentError, AssignmentInfo, encode_assignment
 from headrace.kafka import Assigned, JoinClaims, Lost, ShutdownRequested
 from headrace.kafka.classic import _Share
 from headrace.kafka.group_client import GroupSettings
@@ -74,13 +74,13 @@ def test_a_probing_rebalance_is_asked_for_when_the_leader_said_so() -> None:
 
 def test_a_member_that_the_leader_cannot_read_joins_again_with_the_leaders_version() -> None:
     shared = share()
-    assert decode_subscription(shared.subscription()[1]).version == 2
+    assert decode_subscription(shared.subscription()[1]).version == LATEST_VERSION
     shared.joined(7, told(AssignmentInfo(error=AssignmentError.VERSION_TOO_NEW, version=1)))
     assert "version 1" in (shared.join_again(0) or "")
     assert decode_subscription(shared.subscription()[1]).version == 1
     shared.joined(8, told(AssignmentInfo(TASKS)))
     assert shared.take()[1] is None
-    assert decode_subscription(shared.subscription()[1]).version == 2
+    assert decode_subscription(shared.subscription()[1]).version == LATEST_VERSION
 
 
 def test_a_leader_that_reads_nothing_that_this_release_writes_ends_it() -> None:
