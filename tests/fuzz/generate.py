@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fuzz import inputs, kinds, operations
 from fuzz.graph import Graph
@@ -12,9 +12,14 @@ from fuzz.inputs import Time
 from fuzz.operations import OPERATIONS
 from fuzz.processing import PROCESSING, processor_api
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _ALL: Final = OPERATIONS | PROCESSING
 _BASIC: Final = ("stream", "table", "mapValues", "toStream", "group", "count", "aggregate")
 _SOURCES: Final = ("stream", "table", "globalTable", "addGlobalStore", "addSource")
+_SAME_RECORD: Final = {"forward", "to_child", "dedupe", "ticks"}
+"""Processors that forward the very record they got."""
 _SERDES: Final = {"long": "LongSerde", "integer": "IntegerSerde", "double": "DoubleSerde"}
 _DEAD_LETTERS: Final = "dlq"
 _ERRORS: Final = "org.apache.kafka.streams.errors."
@@ -85,7 +90,14 @@ def _grow(graph: Graph) -> None:
 
 def _within_bounds(graph: Graph) -> None:
     """Takes out what is known, and meant, to differ."""
-    _alone_with_headers(graph)
+    for step in _with_siblings(graph, {"add_header"}):
+        # the Java library's siblings may share one headers object and see each other's changes; headrace's do not
+        step["processor"] = "forward"
+    times = [s["args"]["ms"] for s in graph.steps if s.get("processor") == "shift_time"]
+    if any(_with_siblings(graph, _SAME_RECORD)) or (times and (graph.time.ends or min(times) < 0)):
+        # what is sent below those takes its record's bytes from the dead letters of their siblings; not so here. And a
+        # record of a time that is none is a ValueError, where the Java library has an error of its own around one
+        graph.dead_letters = False
     if graph.goes_on:
         # a record that waits and whose join fails is lost; in the Java library every record after it fails on it again
         for step in graph.steps:
@@ -102,21 +114,28 @@ def _within_bounds(graph: Graph) -> None:
                 step["processor"] = "times"
 
 
-def _alone_with_headers(graph: Graph) -> None:
-    """No ``add_header`` below a step whose result is used twice.
-
-    The Java library's siblings may share one headers object and see each other's changes; headrace's do not.
-    """
-    uses = Counter(s[part] for s in graph.steps for part in ("in", "with") if part in s)
-    made = {s["as"]: s for s in graph.steps if "as" in s}
+def _with_siblings(graph: Graph, processors: set[str]) -> Iterator[dict[str, Any]]:
+    """The steps of those processors that are below one whose result is used twice."""
+    uses = Counter(name for step in graph.steps for name in _inputs(step))
+    made = {step[part]: step for step in graph.steps for part in ("as", "name") if part in step}
     made |= {b["as"]: s for s in graph.steps for b in (*s.get("branches", ()), s.get("default") or {}) if "as" in b}
     for step in graph.steps:
-        if step.get("processor") == "add_header":
-            above = step
-            while "in" in above:
-                if uses[above["in"]] > 1 or "with" in above or above["op"] == "split":
-                    step["processor"] = "forward"
-                above = made[above["in"]]
+        above = [step] if step.get("processor") in processors else []
+        seen: set[int] = set()
+        while above:
+            one = above.pop()
+            if id(one) in seen:
+                # names may be taken twice
+                continue
+            seen.add(id(one))
+            if "with" in one or one["op"] == "split" or any(uses[name] > 1 for name in _inputs(one)):
+                yield step
+                break
+            above += (made[name] for name in _inputs(one))
+
+
+def _inputs(step: dict[str, Any]) -> list[str]:
+    return [*(step[part] for part in ("in", "with") if part in step), *step.get("parents", ())]
 
 
 def _finish(graph: Graph) -> None:

@@ -468,7 +468,8 @@ def aggregated(g: Graph) -> bool:
         step = {"op": "aggregate", **step, "init": init, "fn": g.failing(fn, "plus_fail_if") if fn == "plus" else fn}
         if of.kind == "grouped_table":
             step["subtractor"] = subtractor
-    if of.window is not None and of.window["type"] == "session" and of.kind in {"windowed", "windowed_cogroup"}:
+    if of.kind in {"windowed", "windowed_cogroup"}:
+        # used by sessions; a mistyped step may be one of those
         step["merger"] = merger
     made = _aggregated(g, of, value, None)
     g.maybe_named(step)
@@ -513,7 +514,16 @@ def cogrouped(g: Graph) -> bool:
 def suppressed(g: Graph) -> bool:
     """``suppress`` until windows close or until a time limit."""
     windows = g.chance(0.7)
-    of, step = _of(g, "table", where=lambda h: not h.from_versioned and (h.window is not None or not windows))
+    of, step = _of(
+        g,
+        "table",
+        where=lambda h: (
+            not h.from_versioned
+            and (h.window is not None or not windows)
+            # what a buffer cannot encode is a ClassCastException: see Graph.mistyped
+            and (g.fits(h) or not g.goes_on)
+        ),
+    )
     if of is None:
         return False
     closes = of.window is not None and of.window["type"] != "unlimited" and g.chance(0.65)

@@ -4,7 +4,8 @@ The record in work is known by its offset, which also goes along with what is ca
 record's bytes, its offset is a :class:`~headrace.records.TracedOffset`, which has them; nothing else changes, and
 nothing is kept where nobody asks, or for a cached row that has been sent on. As in the Java library the bytes are let
 go once something made of the record has been sent, for whatever still shares its context: the branches beside the one
-that led to the sink have them still, if an operator on the way made a new record. Sources: ``ProcessorRecordContext``,
+that led to the sink have them still, if an operator on the way made a new record. A user's processor always counts as
+one that does; in Java not when it forwards the very record it got. Sources: ``ProcessorRecordContext``,
 ``RecordCollectorImpl.freeRawInputRecordFromContext`` (4.4).
 """
 

@@ -48,8 +48,8 @@ class SuppressBuffer(StoreBase[K, V]):
     ) -> None:
         super().__init__(rows, key_serde, value_serde, row_format, context, caching=False)
         self._with_headers = row_format is not PLAIN
-        self._entries: dict[bytes, tuple[int, bytes, int]] = {}
-        """By key: buffer time, row, size."""
+        self._entries: dict[bytes, tuple[int, bytes, int, int]] = {}
+        """By key: buffer time, row, size, and the offset, which may have the bytes of its record."""
         self._order: list[tuple[int, bytes]] = []
         """A heap of buffer times and keys: one of each entry."""
         self._dirty: dict[bytes, None] = {}
@@ -116,7 +116,7 @@ class SuppressBuffer(StoreBase[K, V]):
             self._join(raw_new, timestamp, headers),
         )
         size = buffered.size_bytes(raw_key)
-        self._entries[raw_key] = (time, buffered.encoded(time), size)
+        self._entries[raw_key] = (time, buffered.encoded(time), size, record.offset)
         self._size += size
         self._dirty[raw_key] = None
 
@@ -192,7 +192,7 @@ class SuppressBuffer(StoreBase[K, V]):
         self._entries.clear()
         for key, row in self.rows.scan(None, None):
             buffered, time = decode_buffered(row)
-            self._entries[key] = (time, row, buffered.size_bytes(key))
+            self._entries[key] = (time, row, buffered.size_bytes(key), buffered.offset)
         self._order = [(entry[0], key) for key, entry in self._entries.items()]
         heapq.heapify(self._order)
         self._size = sum(entry[2] for entry in self._entries.values())
@@ -200,9 +200,9 @@ class SuppressBuffer(StoreBase[K, V]):
 
     def _evict(self, emit: Callable[[K, Buffered], None]) -> None:
         key = self._order[0][1]
-        _, row, size = self._entries[key]
+        _, row, size, offset = self._entries[key]
         # readers are shown the prior value until the change has gone on
-        emit(self._decode_key(key), decode_buffered(row)[0])
+        emit(self._decode_key(key), decode_buffered(row)[0]._replace(offset=offset))
         heapq.heappop(self._order)
         del self._entries[key]
         self._size -= size
