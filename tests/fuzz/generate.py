@@ -208,7 +208,7 @@ def _config(graph: Graph) -> tuple[dict[str, Any], bool]:
         config["errors.dead.letter.queue.topic.name"] = _DEAD_LETTERS
     if chance(0.03):
         config["dsl.store.format"] = "HEADERS"
-    if chance(0.04):
+    if chance(0.04) and not graph.time.ends:
         config["dsl.store.suppliers.class"] = "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$" + choice(
             ("InMemoryDslStoreSuppliers", "RocksDBDslStoreSuppliers")
         )

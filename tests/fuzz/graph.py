@@ -204,6 +204,10 @@ class Graph:
         of.store, of.suppressed = option.get("name"), False
         if self.chance(0.3):
             option["caching"] = self.chance(0.5)
+        if self.time.ends and of.window is not None and option.get("store") == "in_memory":
+            # first bytes of such times are greater than letters: then the order of the Java library's cache is not the
+            # order of windows in memory, and rows under both come twice
+            option["caching"] = False
         if self.chance(0.2):
             option["logging"] = self.rng.choice((False, {"min.insync.replicas": "2"}, {"cleanup.policy": "compact"}))
         if of.window is not None and self.chance(0.15):

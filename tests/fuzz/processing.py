@@ -28,6 +28,9 @@ def _store(g: Graph, key: str, value: str, kind: str = "kv", *, papi: bool = Fal
     if same and not snapshots and g.chance(0.25):
         return g.rng.choice(same)
     name = g.name("st")
+    while g.goes_on and name in g.stores:
+        # a row that is there is no error of putIfAbsent here, whatever the value's type; it is one in the Java library
+        name = g.name("st")
     g.stores[name] = wanted
     step: dict[str, Any] = {"op": "addStateStore", "name": name, "type": kind}
     if kind == "window":

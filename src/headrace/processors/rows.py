@@ -73,6 +73,10 @@ class StoreRows:
         return store.get_pair_as_of if isinstance(store, VersionedKeyValueStore) else None
 
 
+def _no_windowed_key(store_name: str, key: object) -> TypeError:
+    return TypeError(f"store {store_name} has windowed keys, but was asked for a {type(key).__name__}: give a Windowed")
+
+
 @dataclass(frozen=True, slots=True)
 class WindowRows:
     """The rows of a window store, by windowed keys."""
@@ -87,7 +91,15 @@ class WindowRows:
     def bind(self, node: NodeContext, /) -> ValueGetter:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
         look_up: Callable[[Any, int], tuple[Any, ...] | None] = node.store(self.store_name).look_up
-        return lambda windowed: look_up(windowed.key, windowed.window.start)
+
+        def get(windowed: Windowed[Any]) -> tuple[Any, ...] | None:
+            try:
+                key, window = windowed.key, windowed.window
+            except AttributeError:
+                raise _no_windowed_key(self.store_name, windowed) from None
+            return look_up(key, window.start)
+
+        return get
 
     def bind_as_of(self, node: NodeContext, /) -> None:
         """See :class:`headrace.api.engine.ValueGetterSupplier`."""
@@ -109,8 +121,11 @@ class SessionRows:
         look_up: Callable[[Any, int, int], tuple[Any, ...] | None] = node.store(self.store_name).look_up
 
         def get(windowed: Windowed[Any]) -> tuple[Any, ...] | None:
-            window = windowed.window
-            row = look_up(windowed.key, window.start, window.end)
+            try:
+                key, window = windowed.key, windowed.window
+            except AttributeError:
+                raise _no_windowed_key(self.store_name, windowed) from None
+            row = look_up(key, window.start, window.end)
             return None if row is None else (row[0], window.end)
 
         return get
