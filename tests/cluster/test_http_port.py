@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,6 @@ from headrace.http.client import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 APP = """
 from cluster.runtime.counting import counting
@@ -100,8 +100,12 @@ def test_two_instances_have_one_port_that_outlives_a_killed_one(
     (tmp_path / "app.properties").write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="latin-1")
     write(bootstrap_servers, unique("in"), 500)
     arguments = ["-m", "headrace", "run", "http_port_app:build", "--config", "app.properties", "--instances", "2"]
+    # the application is built of what lies beside these tests
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     with (tmp_path / "run.log").open("wb") as log:
-        supervisor = subprocess.Popen([sys.executable, *arguments], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
+        supervisor = subprocess.Popen(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
 
     def instances() -> list[dict[str, Any]]:
         try:
