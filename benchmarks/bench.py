@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,8 @@ from headrace.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from _typeshed import DataclassInstance
 
 ROOT = Path(__file__).resolve().parent.parent
 STREAMS = {
@@ -214,6 +216,24 @@ def report(results: list[Result]) -> None:
             )
 
 
+@contextmanager
+def work_directory(name: str, *, keep: bool) -> Generator[Path]:
+    """A directory for the data and logs of a benchmark; removed at the end, or kept and named."""
+    work = Path(tempfile.mkdtemp(prefix=f"headrace-{name}-"))
+    try:
+        yield work
+    finally:
+        if keep:
+            print(f"kept: {work}")
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def print_row(result: DataclassInstance) -> None:
+    """A run's figures, as a line of JSON."""
+    print(json.dumps({key: round(v, 2) if isinstance(v, float) else v for key, v in asdict(result).items()}))
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -233,43 +253,35 @@ def main() -> int:
     python = sys.version.split()[0]
     print(f"JDK of the Java job: {version}; Python {python}; {os.cpu_count()} cores; {options.lines:,} lines")
     classpath = job_classpath()
-    work = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    cluster = None if options.bootstrap else LocalCluster(work / "cluster", heap_mb=1024, log=print)
     tag = f"bench-{time.time_ns() // 1_000_000}"
     results: list[Result] = []
     try:
-        brokers = options.bootstrap or (cluster and cluster.start().bootstrap_servers)
-        bench = Bench(
-            brokers=str(brokers),
-            work=work,
-            classpath=classpath,
-            java=options.java,
-            lines=options.lines,
-            lines_topic=f"{tag}.purchase_line",
-            courses_topic=f"{tag}.courses",
-            expect=work / "expect.tsv",
-            timeout_s=options.timeout,
-        )
-        bench.load(options.courses)
-        jobs = [options.only] if options.only else ["java", "headrace"]
-        for number in range(1, options.runs + 1):
-            for job in jobs:
-                result = bench.run(job, number)
-                results.append(result)
-                print(
-                    json.dumps({key: round(v, 2) if isinstance(v, float) else v for key, v in asdict(result).items()})
-                )
+        with work_directory("bench", keep=options.keep) as work, ExitStack() as ending:
+            brokers = options.bootstrap
+            if not brokers:
+                cluster = ending.enter_context(LocalCluster(work / "cluster", heap_mb=1024, log=print))
+                brokers = cluster.bootstrap_servers
+            bench = Bench(
+                brokers=str(brokers),
+                work=work,
+                classpath=classpath,
+                java=options.java,
+                lines=options.lines,
+                lines_topic=f"{tag}.purchase_line",
+                courses_topic=f"{tag}.courses",
+                expect=work / "expect.tsv",
+                timeout_s=options.timeout,
+            )
+            bench.load(options.courses)
+            jobs = [options.only] if options.only else ["java", "headrace"]
+            for number in range(1, options.runs + 1):
+                for job in jobs:
+                    results.append(bench.run(job, number))
+                    print_row(results[-1])
         report(results)
     except BenchError as failed:
         print(f"bench: {failed}", file=sys.stderr)
         return 1
-    finally:
-        if cluster is not None:
-            cluster.stop()
-        if options.keep:
-            print(f"kept: {work}")
-        else:
-            shutil.rmtree(work, ignore_errors=True)
     return 0 if all(result.verify.startswith("ok") for result in results) else 1
 
 

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import BenchError, job_classpath, job_command, started, tail
+from bench import BenchError, job_classpath, job_command, started, tail, work_directory
 
 from headrace.kafka import NewTopic, TopicAdmin
 from headrace.testing.cluster import LocalCluster
@@ -30,6 +27,7 @@ from headrace.topics import TopicReader, TopicWriter
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Generator, Iterator
+    from pathlib import Path
 
 PARTITIONS = 6
 COURSES = 60
@@ -214,10 +212,12 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the work directory with all logs")
     options = parser.parse_args()
 
-    work = Path(tempfile.mkdtemp(prefix="headrace-restart-"))
     results: list[Restart] = []
     try:
-        with LocalCluster(work / "cluster", heap_mb=1024, settings=DELAYS, log=print) as cluster:
+        with (
+            work_directory("restart", keep=options.keep) as work,
+            LocalCluster(work / "cluster", heap_mb=1024, settings=DELAYS, log=print) as cluster,
+        ):
             admin = TopicAdmin({"bootstrap.servers": cluster.bootstrap_servers})
             classpath = "" if options.only == "headrace" else job_classpath()
             bench = RestartBench(cluster.bootstrap_servers, work, classpath, options.java, admin)
@@ -231,11 +231,6 @@ def main() -> int:
     except BenchError as failed:
         print(f"restart: {failed}", file=sys.stderr)
         return 1
-    finally:
-        if options.keep:
-            print(f"kept: {work}")
-        else:
-            shutil.rmtree(work, ignore_errors=True)
     return 0
 
 

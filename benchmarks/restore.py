@@ -12,16 +12,29 @@ import json
 import shutil
 import statistics
 import sys
-import tempfile
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bench import STREAMS, BenchError, job_classpath, job_command, started, tail, until, usage
+from bench import (
+    STREAMS,
+    BenchError,
+    job_classpath,
+    job_command,
+    print_row,
+    started,
+    tail,
+    until,
+    usage,
+    work_directory,
+)
 
 from headrace.kafka import NewTopic, TopicAdmin
 from headrace.testing.cluster import LocalCluster
 from headrace.topics import TopicWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PARTITIONS = 6
 RUNNING = {"java": "STATE RUNNING ", "headrace": "REBALANCING to RUNNING"}
@@ -132,10 +145,12 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the work directory with all logs")
     options = parser.parse_args()
 
-    work = Path(tempfile.mkdtemp(prefix="headrace-restore-"))
     results: list[Restore] = []
     try:
-        with LocalCluster(work / "cluster", heap_mb=1024, log=print) as cluster:
+        with (
+            work_directory("restore", keep=options.keep) as work,
+            LocalCluster(work / "cluster", heap_mb=1024, log=print) as cluster,
+        ):
             brokers = cluster.bootstrap_servers
             bench = RestoreBench(
                 brokers,
@@ -150,21 +165,12 @@ def main() -> int:
             for number in range(1, options.runs + 1):
                 for job in [options.only] if options.only else ["java", "headrace"]:
                     results.append(bench.run(job, number))
-                    print(
-                        json.dumps(
-                            {k: round(v, 2) if isinstance(v, float) else v for k, v in asdict(results[-1]).items()}
-                        )
-                    )
+                    print_row(results[-1])
             bench.admin.close()
         report(results)
     except BenchError as failed:
         print(f"restore: {failed}", file=sys.stderr)
         return 1
-    finally:
-        if options.keep:
-            print(f"kept: {work}")
-        else:
-            shutil.rmtree(work, ignore_errors=True)
     return 0
 
 
