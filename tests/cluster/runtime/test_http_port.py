@@ -12,9 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from cluster.instances import wait_until
-from cluster.runtime.counting import counting, make_topics, running, write
+from cluster.runtime.counting import counting, running, write
 
 from headrace.http.client import ask
 
@@ -29,19 +28,6 @@ def build(config):
 """
 
 
-@pytest.fixture
-def settings(bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path) -> dict[str, Any]:
-    make_topics(bootstrap_servers, unique)
-    return {
-        "application.id": unique("app"),
-        "bootstrap.servers": bootstrap_servers,
-        "processing.guarantee": "exactly_once_v2",
-        "commit.interval.ms": "200",
-        "state.dir": str(tmp_path / "state"),
-        "session.timeout.ms": "6000",
-    }
-
-
 def answer(address: str, path: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(address + path, timeout=30) as response:
@@ -51,9 +37,9 @@ def answer(address: str, path: str) -> tuple[int, str]:
 
 
 def test_lag_rises_while_the_client_is_paused_and_falls_to_zero_with_its_commits(
-    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
 ) -> None:
-    settings |= {"headrace.http.port": 0, "metrics.recording.level": "DEBUG"}
+    settings = app | {"headrace.http.port": 0, "metrics.recording.level": "DEBUG"}
     write(bootstrap_servers, unique("in"), 1_000)
     with running(counting(unique("in"), unique("out")), settings) as client:
         address = client.http_address
@@ -92,16 +78,16 @@ def test_lag_rises_while_the_client_is_paused_and_falls_to_zero_with_its_commits
 
 
 def test_two_instances_have_one_port_that_outlives_a_killed_one(
-    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     port = tmp_path / "port.sock"
-    settings |= {"test.input": unique("in"), "test.output": unique("out"), "headrace.http.socket": port}
+    settings = app | {"test.input": unique("in"), "test.output": unique("out"), "headrace.http.socket": port}
     (tmp_path / "http_port_app.py").write_text(APP, encoding="utf-8")
     (tmp_path / "app.properties").write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="latin-1")
     write(bootstrap_servers, unique("in"), 500)
     arguments = ["-m", "headrace", "run", "http_port_app:build", "--config", "app.properties", "--instances", "2"]
     # the application is built of what lies beside these tests
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     with (tmp_path / "run.log").open("wb") as log:
         supervisor = subprocess.Popen(
             [sys.executable, *arguments], cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT
