@@ -129,8 +129,13 @@ def worlds(draw: st.DrawFn) -> World:
 def test_it_settles_from_any_start_with_one_owner_at_a_time(world: World) -> None:
     world.settle(rounds=60)
     counts = [len(state.owned) for state in world.members.values()]
-    with_state = [len(state.owned & world.stateful) for state in world.members.values()]
     assert max(counts) - min(counts) <= 1
+    check_state_and_copies(world)
+
+
+def check_state_and_copies(world: World) -> None:
+    """Tasks with state are spread evenly, and have their copies on other processes."""
+    with_state = [len(state.owned & world.stateful) for state in world.members.values()]
     assert max(with_state) - min(with_state) <= 1
     homes = {task: state.process_id for state in world.members.values() for task in state.owned}
     able = {state.process_id for state in world.members.values() if state.follows}
@@ -160,14 +165,7 @@ def in_racks(draw: st.DrawFn) -> World:
 @given(in_racks())
 def test_it_settles_with_racks_too(world: World) -> None:
     world.settle(rounds=60)
-    with_state = [len(state.owned & world.stateful) for state in world.members.values()]
-    assert max(with_state) - min(with_state) <= 1
-    homes = {task: state.process_id for state in world.members.values() for task in state.owned}
-    able = {state.process_id for state in world.members.values() if state.follows}
-    for task in world.stateful:
-        copies = [state.process_id for state in world.members.values() if task in state.standbys]
-        assert len(copies) == len(set(copies)) == min(world.rules.standby_replicas, len(able - {homes[task]}))
-        assert homes[task] not in copies
+    check_state_and_copies(world)
 
 
 @settings(max_examples=60)
