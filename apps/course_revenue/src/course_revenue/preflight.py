@@ -6,7 +6,7 @@ later; a warning is something that a rebuild or a failure would show.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from course_revenue.contract import OnBrokenLine
@@ -146,7 +146,7 @@ def check(brokers: str, config: str | None, settings: Settings, streams: Streams
     if not needs.transactions:
         return judge(needs, seen)
     why = _transactions(brokers, f"{streams['application.id']}-{PROBE}", streams)
-    return judge(needs, Seen(seen.partitions, seen.configs, seen.replicas, seen.starts, why))
+    return judge(needs, replace(seen, transactions=why))
 
 
 def look(admin: TopicAdmin, needs: Wanted) -> Seen:

@@ -176,6 +176,12 @@ _WITH_STEP: dict[str, Callable[[Mapping[str, Any]], Processor[Any, Any, Any, Any
 }
 
 
+def _checking(step: Mapping[str, Any]) -> Callable[[Any, Any], None]:
+    """Forwards records, but for one value fails."""
+    checked = functions.value(f"fail_if({step['args']['value']})")
+    return lambda context, record: context.forward(record.with_value(checked(record.key, record.value)))
+
+
 def supplier(step: Mapping[str, Any]) -> Callable[[], Processor[Any, Any, Any, Any]]:
     """The supplier of the processor that a step names."""
     name = step["processor"]
@@ -183,10 +189,8 @@ def supplier(step: Mapping[str, Any]) -> Callable[[], Processor[Any, Any, Any, A
         body = _SIMPLE[name]
         return lambda: _Simple(body)
     if name == "fail_if":
-        checked = functions.value(f"fail_if({step['args']['value']})")
-        return lambda: _Simple(
-            lambda context, record: context.forward(record.with_value(checked(record.key, record.value)))
-        )
+        checking = _checking(step)
+        return lambda: _Simple(checking)
     if name == "shift_time":
         shift: int = step["args"]["ms"]
         return lambda: _Simple(lambda context, record: context.forward(record.with_timestamp(record.timestamp + shift)))
@@ -250,10 +254,8 @@ def fixed_key_supplier(step: Mapping[str, Any]) -> Callable[[], FixedKeyProcesso
         body = _FIXED[name]
         return lambda: _FixedSimple(body)
     if name == "fail_if":
-        checked = functions.value(f"fail_if({step['args']['value']})")
-        return lambda: _FixedSimple(
-            lambda context, record: context.forward(record.with_value(checked(record.key, record.value)))
-        )
+        checking = _checking(step)
+        return lambda: _FixedSimple(checking)
     if name == "store_count":
         counted: str = step["stores"][0]
         return lambda: _FixedStoreCount(counted)
