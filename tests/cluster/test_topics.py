@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.errors import MissingSourceTopicException
+from headrace.errors import MissingSourceTopicException, TimeoutException
 from headrace.kafka import RecordProducer, SendFailedException
 from headrace.serdes import LongDeserializer, LongSerializer, StringDeserializer
-from headrace.topics import LatestByKey, TopicReader, TopicWriter
+from headrace.topics import LatestByKey, TopicReader, TopicWriter, TransactionalWriter
 
 if TYPE_CHECKING:
     from cluster.conftest import TopicFactory
@@ -80,3 +80,43 @@ def test_open_and_aborted_transactions_are_not_read_and_do_not_hang(
 def test_a_missing_topic_is_named(bootstrap_servers: str) -> None:
     with pytest.raises(MissingSourceTopicException, match="there is no topic nowhere"):
         TopicReader(bootstrap_servers, "nowhere")
+
+
+def test_reading_up_to_offsets_leaves_what_lies_behind_them(
+    bootstrap_servers: str, topic_factory: TopicFactory
+) -> None:
+    topic = topic_factory("bounded", 3)
+
+    def write(values: range) -> None:
+        with TopicWriter(bootstrap_servers) as writer:
+            for number in values:
+                writer.send(topic, None, str(number).encode(), partition=number % 2)
+
+    write(range(20_000))
+    with TopicReader(bootstrap_servers, topic) as reader:
+
+        def read(ends: dict[int, int]) -> list[int]:
+            return sorted(int(r.value or b"") for r in reader.up_to(ends))
+
+        assert read({0: 0, 1: 7, 2: 0}) == [2 * n + 1 for n in range(7)]
+        assert reader.positions() == {0: 0, 1: 7, 2: 0}
+        assert read({1: 3}) == []  # it is past that already
+        assert read({0: 10_000, 1: 8}) == sorted([2 * n for n in range(10_000)] + [15])
+        write(range(20_000, 20_004))
+        assert read({0: 10_002, 1: 9}) == [17, 20_000, 20_002]
+        rest = sorted(int(r.value or b"") for r in reader.to_end())
+        assert rest == [2 * n + 1 for n in range(9, 10_002)]
+        with pytest.raises(TimeoutException, match=f"reading {topic}: no progress"):
+            list(reader.up_to({2: 1}, timeout_s=0.2))
+
+
+def test_a_bound_behind_transaction_markers_is_reached(bootstrap_servers: str, topic_factory: TopicFactory) -> None:
+    topic = topic_factory("marked")
+    with TransactionalWriter(bootstrap_servers, topic) as writer, TopicReader(bootstrap_servers, topic) as reader:
+        writer.send(topic, b"k", b"1")
+        writer.commit()
+        writer.send(topic, b"k", b"2")
+        writer.commit()
+        # each is followed by a marker
+        assert [r.value for r in reader.up_to({0: 2})] == [b"1"]
+        assert [r.value for r in reader.up_to({0: 4})] == [b"2"]

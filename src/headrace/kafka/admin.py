@@ -102,7 +102,7 @@ class TopicAdmin:
     """An administrator.
 
     What concerns topics and offsets may be asked by several threads at once; what concerns groups (``*_group*``,
-    ``remove_members``) and ``close`` by one thread at a time.
+    ``remove_members``, ``transactions``) and ``close`` by one thread at a time.
 
     Args:
         config: librdkafka settings (dotted names); ``bootstrap.servers`` is required.
@@ -436,6 +436,19 @@ class TopicAdmin:
             TimeoutException: no answer in time, or such a transaction stays open.
         """
         return self._group_admin().offsets(group_id, None, stable=stable, timeout_s=self._timeout_s)
+
+    def transactions(self, prefix: str = "") -> dict[str, str]:
+        """The state of each transaction whose id begins with ``prefix``, as every coordinator has it now.
+
+        A state is the brokers' word: ``PrepareCommit`` and ``PrepareAbort`` are decided, with markers yet to be
+        written; ``CompleteCommit``, ``CompleteAbort`` and ``Empty`` have none to write; ``Ongoing`` is open. Ids that
+        the principal may not describe are left out, as are those long unused, which the brokers forget.
+
+        Raises:
+            TimeoutException: no answer in time, or a coordinator is being moved.
+        """
+        found = self._group_admin().transactions()
+        return {name: state for name, state in found.items() if name.startswith(prefix)}
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set committed offsets of a group without members.

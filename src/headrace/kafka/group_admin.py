@@ -86,6 +86,17 @@ class GroupAdmin:
             for group in found
         }
 
+    def transactions(self) -> dict[str, str]:
+        """By transactional id, the state as the brokers name it; those that the principal may not see are left out."""
+        doing = "listing transactions"
+        try:
+            found = self._admin.list_transactions()
+        except Exception as error:
+            raise translate_group_error(error, doing) from error
+        return {
+            listing.transactional_id: str(listing.state.value) for listings in found.values() for listing in listings
+        }
+
     def remove_members(self, group_id: str, members: Iterable[tuple[str, str | None]], reason: str) -> None:
         """Make these ``(member id, group instance id)`` of a classic group leave."""
         doing = f"removing members of group {group_id}"

@@ -11,7 +11,7 @@ from headrace.kafka import RecordConsumer, TopicAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from headrace.records import Headers
@@ -72,6 +72,8 @@ class TopicReader:
         self._partitions = [
             TopicPartition(topic, partition) for partition in (range(count) if start is None else start)
         ]
+        self._ahead: dict[int, list[TopicRecord]] = {}
+        self._paused: set[TopicPartition] = set()
         self._consumer = RecordConsumer({**self._common, "isolation.level": "read_committed"})
         self._consumer.assign(
             {tp: self._watermarks(tp)[0] if start is None else start[tp.partition] for tp in self._partitions}
@@ -85,6 +87,13 @@ class TopicReader:
         Raises:
             KafkaException: the client cannot go on, such as for missing permissions.
         """
+        self._resume()
+        if self._ahead:
+            ahead, self._ahead = self._ahead, {}
+            return [record for records in ahead.values() for record in records]
+        return self._fetch(timeout_s)
+
+    def _fetch(self, timeout_s: float) -> list[TopicRecord]:
         batch = self._consumer.poll(timeout_s, _BATCH)
         for tp, error in batch.errors:
             if tp is not None and isinstance(error, OffsetOutOfRangeException):
@@ -96,7 +105,8 @@ class TopicReader:
 
     def positions(self) -> dict[int, int]:
         """By partition, the offset up to which (exclusive) everything was handed out."""
-        return {tp.partition: offset for tp, offset in self._consumer.position(self._partitions).items()}
+        fetched = {tp.partition: offset for tp, offset in self._consumer.position(self._partitions).items()}
+        return fetched | {partition: records[0].offset for partition, records in self._ahead.items()}
 
     def ends(self) -> dict[int, int]:
         """By partition, the end of the committed records now (the last stable offset).
@@ -137,6 +147,51 @@ class TopicReader:
                 before, deadline = now, time.monotonic() + patience_s
             elif time.monotonic() > deadline:
                 raise TimeoutException(f"reading {self.topic}: no progress for {patience_s} s at {now} of {ends}")
+
+    def up_to(self, ends: Mapping[int, int], timeout_s: float | None = None) -> Iterator[TopicRecord]:
+        """The records before these offsets and none behind them, which are left for whoever reads on.
+
+        Args:
+            ends: by partition; all of them must come to be committed ends. Partitions left out are not read on.
+            timeout_s: longest wait without any progress, in seconds; None is the constructor's.
+
+        Raises:
+            TimeoutException: nothing came for ``timeout_s`` though the ends were not reached.
+        """
+        patience_s = self._timeout_s if timeout_s is None else timeout_s
+        ahead, self._ahead = self._ahead, {}
+        for records in ahead.values():
+            yield from self._before(ends, records)
+        self._resume()
+        before, deadline = self.positions(), time.monotonic() + patience_s
+        while not self.has_reached(ends):
+            self._pause(tp for tp in self._partitions if before[tp.partition] >= ends.get(tp.partition, 0))
+            yield from self._before(ends, self._fetch(_POLL_S))
+            now = self.positions()
+            if now != before:
+                before, deadline = now, time.monotonic() + patience_s
+            elif time.monotonic() > deadline:
+                raise TimeoutException(f"reading {self.topic}: no progress for {patience_s} s at {now} of {ends}")
+
+    def _before(self, ends: Mapping[int, int], records: Iterable[TopicRecord]) -> Iterator[TopicRecord]:
+        """Hands out what lies before the ends and keeps the rest."""
+        for record in records:
+            if record.offset < ends.get(record.partition, 0):
+                yield record
+            else:
+                self._ahead.setdefault(record.partition, []).append(record)
+
+    def _pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetches no more of these partitions: what is kept of them must not grow while others are read."""
+        more = set(partitions) - self._paused
+        if more:
+            self._consumer.pause(more)
+            self._paused |= more
+
+    def _resume(self) -> None:
+        if self._paused:
+            self._consumer.resume(self._paused)
+            self._paused.clear()
 
     def has_reached(self, ends: Mapping[int, int]) -> bool:
         """Whether everything before these offsets was handed out."""

@@ -138,6 +138,25 @@ def test_kafkas_own_tool_shows_the_members_partitions(
         member.membership.close(leave_group=True)
 
 
+def test_a_transaction_is_listed_with_its_state(
+    admin: TopicAdmin, bootstrap_servers: str, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    topic, mine = topic_factory("transactional"), unique("app")
+    assert admin.transactions(mine) == {}
+    producer = RecordProducer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"{mine}-0"})
+    producer.init_transactions(20.0)
+    producer.send(topic, 0, b"k", b"v")
+    producer.flush(20.0)
+    assert admin.transactions(mine) == {f"{mine}-0": "Ongoing"}
+    producer.commit_transaction()
+    # the brokers answer a commit when it is decided
+    deadline = time.monotonic() + 20
+    while (state := admin.transactions(mine)[f"{mine}-0"]) == "PrepareCommit":
+        assert time.monotonic() < deadline
+    assert state == "CompleteCommit"
+    producer.close()
+
+
 def test_partitions_are_in_the_racks_of_their_brokers(admin: TopicAdmin, topic_factory: TopicFactory) -> None:
     topic = topic_factory("in", 2)
     assert admin.partition_racks([topic, "gone"]) == {TopicPartition(topic, n): {"here"} for n in range(2)}
