@@ -314,7 +314,6 @@ class _Reading:
         self.log = log
         self.position = position
         self.start = position
-        self.paused = False
         self.told_end = -1
         self.consumed = False
 
@@ -328,6 +327,8 @@ class Consumer:
         self._process = process
         self._committed = settings.get("isolation.level", "read_committed") == "read_committed"
         self._reading: dict[TopicPartition, _Reading] = {}
+        self._paused: set[TopicPartition] = set()
+        """As in librdkafka a partition stays in it when it is unassigned."""
         self._signal = Signal()
 
     def incremental_assign(self, partitions: Iterable[Any]) -> None:
@@ -346,12 +347,10 @@ class Consumer:
                 self._world.watchers[tp].remove(self._signal)
 
     def pause(self, partitions: Iterable[Any]) -> None:
-        for entry in partitions:
-            self._reading[TopicPartition(entry.topic, entry.partition)].paused = True
+        self._paused.update(TopicPartition(entry.topic, entry.partition) for entry in partitions)
 
     def resume(self, partitions: Iterable[Any]) -> None:
-        for entry in partitions:
-            self._reading[TopicPartition(entry.topic, entry.partition)].paused = False
+        self._paused.difference_update(TopicPartition(entry.topic, entry.partition) for entry in partitions)
 
     def consume(self, limit: int, timeout: float) -> list[Message]:
         self._process.check()
@@ -386,7 +385,7 @@ class Consumer:
             return found
         random = self._clock.random
         for tp, reading in self._reading.items():
-            if reading.paused:
+            if tp in self._paused:
                 continue
             if reading.position < reading.log.start or reading.position > reading.log.end:
                 error = KafkaError(KafkaError._AUTO_OFFSET_RESET, "simulated", False, False, False)

@@ -8,6 +8,8 @@ Invariants:
 * librdkafka keeps the high watermark of a partition that is unassigned; of a new assignment it tells something only
   once something was fetched in it.
 * ``pause`` throws away what was prefetched; the next fetch after ``resume`` reads it again.
+* librdkafka remembers that a partition was paused when it is unassigned, and keeps silent about it when it is assigned
+  anew. So whatever goes is resumed first.
 """
 
 # ruff: noqa: SLF001 - librdkafka names its local error codes with a leading underscore
@@ -102,6 +104,7 @@ class RecordConsumer:
         self._at_end: set[TopicPartition] = set()
         self._drained = False  # the last poll took all that was prefetched
         self._out_of_range: set[TopicPartition] = set()
+        self._paused: set[TopicPartition] = set()
         self._learned: set[str] = set()
         self._closed = False
 
@@ -122,6 +125,7 @@ class RecordConsumer:
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read exactly these partitions, each from its offset; others are dropped."""
         self.learn(tp.topic for tp in offsets)
+        self.resume(set(self._paused))
         try:
             self._client.assign([_client_partition(tp, offset) for tp, offset in offsets.items()])
         except ClientException as error:
@@ -148,6 +152,7 @@ class RecordConsumer:
         gone = list(partitions)
         if not gone:
             return
+        self.resume(self._paused.intersection(gone))
         try:
             self._client.incremental_unassign([ClientPartition(tp.topic, tp.partition) for tp in gone])
         except ClientException as error:
@@ -163,12 +168,20 @@ class RecordConsumer:
         return frozenset(self._start)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out no records of these partitions until ``resume``; costs what was prefetched of them."""
-        self._client.pause([ClientPartition(tp.topic, tp.partition) for tp in partitions])
+        """Hand out no records of these partitions until ``resume``, or until they are unassigned.
+
+        Costs what was prefetched of them.
+        """
+        quiet = list(partitions)
+        self._client.pause([ClientPartition(tp.topic, tp.partition) for tp in quiet])
+        self._paused.update(quiet)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out records of these partitions again."""
-        self._client.resume([ClientPartition(tp.topic, tp.partition) for tp in partitions])
+        again = list(partitions)
+        if again:
+            self._client.resume([ClientPartition(tp.topic, tp.partition) for tp in again])
+            self._paused.difference_update(again)
 
     def poll(self, timeout_s: float, max_records: int) -> PolledBatch:
         """Wait up to ``timeout_s`` seconds for up to ``max_records`` records and events.

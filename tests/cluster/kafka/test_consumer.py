@@ -265,6 +265,26 @@ def test_a_paused_partition_is_silent_and_loses_nothing(
     assert consumer.position([first, second]) == {first: 100, second: 100}
 
 
+def test_a_partition_that_was_paused_when_it_went_is_read_when_it_comes_back(
+    consumer: RecordConsumer, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    """A task that came back to its thread, or a copy that became active, was never given a record again."""
+    first = TopicPartition(topic_factory("lines"), 0)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for number in range(100):
+        producer.produce(first.topic, b"%d" % number)
+    producer.flush()
+    consumer.assign({first: 0})
+    read(consumer, lambda seen: count(seen) >= 1)
+    consumer.pause([first])
+    consumer.incremental_unassign([first])
+    consumer.incremental_assign({first: 0})
+    read(consumer, lambda seen: count(seen) == 100)
+    consumer.pause([first])
+    consumer.assign({first: 50})
+    read(consumer, lambda seen: count(seen) == 50)
+
+
 def test_committed_offsets_come_with_their_metadata(
     consumer: RecordConsumer,
     topic_factory: TopicFactory,
