@@ -9,6 +9,7 @@ SEED ?= 1
 MINUTES ?= 15
 ARGS ?=
 TESTS ?= tests
+WORKERS ?= 2
 
 .PHONY: help setup run test fuzz faults simulate lint format bench lock clean
 
@@ -22,10 +23,10 @@ run: setup ## the course-revenue job on a local Kafka, totals in this terminal; 
 	@scripts/java.sh
 	@$(BIN)/course-revenue demo $(ARGS)
 
-test: setup ## every test, those on a real broker included; TESTS=tests/unit for some
+test: setup ## every test, those on a real broker included; TESTS=tests/unit for some, WORKERS=0 in one process
 	@scripts/java.sh --jdk
 	@$(BIN)/headrace cluster fetch --kafka-version 3.9.1 --registry > /dev/null
-	@$(BIN)/python -m pytest $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
 fuzz: setup ## random topologies and inputs, the Java library against headrace: SEED=1 is the first of N=1000 cases
 	@scripts/java.sh --jdk

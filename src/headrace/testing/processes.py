@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 _LEAST_JAVA: Final = 17
+_PORTS: Final = (20_000, 32_768)
 
 
 class ClusterError(KafkaException):
@@ -330,12 +332,14 @@ def is_free(port: int) -> bool:
 
 
 def free_port(avoid: Collection[int] = ()) -> int:
-    """A port that no program listens on, other than those of ``avoid``."""
+    """A port that no program listens on, other than those of ``avoid``.
+
+    It is below those that systems hand out for connections: one of these could take it before its program listens, or
+    while a killed broker is away.
+    """
     while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind((HOST, 0))
-            port = int(probe.getsockname()[1])
-        if port not in avoid:
+        port = random.randrange(*_PORTS)
+        if port not in avoid and is_free(port):
             return port
 
 
