@@ -58,6 +58,11 @@ class Instance:
         return self.directory / "state"
 
     @property
+    def config_file(self) -> Path:
+        """The properties that it was started with last."""
+        return self.directory / "app.properties"
+
+    @property
     def log_file(self) -> Path:
         return self.directory / f"run-{self.starts}.log"
 
@@ -80,17 +85,21 @@ class Instance:
         assert not self.running, f"{self.name} runs already"
         self.config.update({key.replace("_", "."): value for key, value in settings.items()})
         self.starts += 1
-        config = self.directory / "app.properties"
-        config.write_text("".join(f"{key}={value}\n" for key, value in self.config.items()), encoding="utf-8")
+        self.configure()
         with self.log_file.open("wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, *self.arguments, "--config", str(config)],
+                [sys.executable, *self.arguments, "--config", str(self.config_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"},
             )
         return self
+
+    def configure(self) -> None:
+        """Write its configuration: what ``start`` does first."""
+        text = "".join(f"{key}={value}\n" for key, value in self.config.items())
+        self.config_file.write_text(text, encoding="utf-8")
 
     def kill(self) -> None:
         """``kill -9``."""

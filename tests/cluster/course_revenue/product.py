@@ -7,6 +7,8 @@ the ``course-revenue run`` command in a process of its own, with its own state d
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -18,7 +20,10 @@ from cluster.instances import Instance as AnyInstance
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports them
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -183,6 +188,26 @@ class Instance(AnyInstance):
         return dict(counts)
 
 
+def command(instance: Instance, *arguments: str, code: int = 0, timeout_s: float = 240.0) -> str:
+    """A command of the product with an instance's configuration, in its directory; returns what it said.
+
+    The configuration is there once the instance was started.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "course_revenue", *arguments, "--config", str(instance.config_file)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        cwd=instance.directory,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == code, said
+    assert "secret" not in said
+    return said
+
+
 class Product:
     """One application id with its topics, its instances, and what was sent to it. A context manager."""
 
@@ -300,6 +325,21 @@ class Admin:
     def create_topics(self, wanted: Sequence[NewTopic]) -> None:
         for future in self._client.create_topics(wanted, operation_timeout=30).values():
             future.result(timeout=40)
+
+    def set_topic_config(self, topic: str, **config: str) -> None:
+        """Set configs of a topic (``_`` for ``.`` in their names)."""
+        entries = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        for future in self._client.incremental_alter_configs([resource]).values():
+            future.result(timeout=30)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Give a topic more partitions: so many in all."""
+        for future in self._client.create_partitions([NewPartitions(topic, count)]).values():
+            future.result(timeout=30)
 
     def leader(self, topic: str, partition: int) -> int:
         """The node that leads a partition, -1 when none does."""
@@ -429,6 +469,7 @@ __all__ = [
     "Product",
     "Stored",
     "Sums",
+    "command",
     "encode",
     "lines",
     "recent",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from cluster.course_revenue.product import START_MS, encode, lines
+from cluster.course_revenue.product import START_MS, command, encode, lines
 from course_revenue.adjustments import read_adjustments
 from course_revenue.errors import RefusedError
 from course_revenue.headers import Place
@@ -18,22 +16,7 @@ from course_revenue.skipping import SkipRequest, skip
 
 if TYPE_CHECKING:
     from cluster.course_revenue.conftest import ProductFactory
-    from cluster.course_revenue.product import Instance, Product
-
-
-def command(instance: Instance, *arguments: str, code: int) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "course_revenue", *arguments, "--config", str(instance.directory / "app.properties")],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        cwd=instance.directory,
-    )
-    said = done.stdout + done.stderr
-    assert done.returncode == code, said
-    assert "secret" not in said
-    return said
+    from cluster.course_revenue.product import Product
 
 
 def test_a_poison_record_is_skipped_and_the_books_still_agree(product_factory: ProductFactory, tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from course_revenue.checks import Reconciliation, sum_input
 from course_revenue.checks import reconcile as compare
 from course_revenue.demo import DemoOptions, run_demo
 from course_revenue.formats import formats
+from course_revenue.loading import load
 from course_revenue.operations import check, check_before_run, rejected_app, skip_record
 from course_revenue.options import Brokers, Config, ConfigFile, Set, target
+from course_revenue.rebuild import rebuild
 from course_revenue.sample import SampleSize
 from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
-from course_revenue.topics import PARTITIONS, load_sample, read_lines, wanted_topics
+from course_revenue.topics import PARTITIONS, read_lines, wanted_topics
 from course_revenue.topology import build_topology
 from course_revenue.totals import event_time, open_totals, summary
 from headrace import StreamsConfig
@@ -45,6 +47,8 @@ Duplicates = Annotated[float, typer.Option(min=0, max=1, help="Share of lines th
 
 app.command()(check)
 app.command()(skip_record)
+app.command()(rebuild)
+app.command()(load)
 app.add_typer(rejected_app, name="rejected")
 
 
@@ -74,25 +78,6 @@ def topics(
     )
     for name, made in ensure_topics(at.brokers, wanted, client=at.client).items():
         say(f"{'created' if made else 'exists'}: {name}")
-
-
-@app.command()
-def load(
-    config: Config = None,
-    settings: Set = None,
-    bootstrap_server: Brokers = None,
-    lines: Lines = 100_000,
-    courses: Courses = 1_000,
-    seed: Seed = 1,
-    duplicates: Duplicates = 0.0,
-) -> None:
-    """Send a sample of purchase lines and courses to the topics."""
-    at = target(config, settings, bootstrap_server)
-    size = SampleSize(lines=lines, courses=courses, seed=seed, duplicates=duplicates)
-    screen = open_screen()
-    with screen.progress("loading purchase lines", lines) as advance:
-        sent = load_sample(at.brokers, at.settings, size, advance, client=at.client, values=at.values)
-    say(f"loaded {sent:,} lines into {at.settings.lines} and up to {courses:,} courses into {at.settings.courses}")
 
 
 @app.command()

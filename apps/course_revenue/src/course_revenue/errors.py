@@ -1,4 +1,4 @@
-"""What the product's commands refuse."""
+"""What the product's commands refuse, and how they fail."""
 
 from __future__ import annotations
 
@@ -7,3 +7,7 @@ from headrace.errors import KafkaException
 
 class RefusedError(KafkaException):
     """A command would do harm as things are; nothing was changed. The message says what to do."""
+
+
+class JobFailedError(KafkaException):
+    """An instance that a command started has ended by itself; the message has the end of its log."""

@@ -12,10 +12,12 @@ import typer
 from course_revenue import preflight
 from course_revenue.errors import RefusedError
 from course_revenue.headers import Place
-from course_revenue.options import Brokers, By, Config, ConfigFile, DryRun, Set, target, who
+from course_revenue.jobs import JobProcess
+from course_revenue.options import Brokers, By, Config, ConfigFile, DryRun, LogFile, Set, target, who
 from course_revenue.preflight import Findings
 from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
-from course_revenue.skipping import SkipRequest, skip
+from course_revenue.settings import COMMIT_BEFORE
+from course_revenue.skipping import NotNextError, SkipRequest, bring_before, skip
 from course_revenue.totals import event_time_ms
 from headrace.cli.common import FAILED, note, say
 from headrace.errors import ConfigException, TimeoutException
@@ -74,11 +76,13 @@ def skip_record(
     ] = None,
     dry_run: DryRun = False,
     by: By = None,
+    log_file: LogFile = Path("course-revenue-skip-record.log"),
 ) -> None:
     """Move the job past the one record that stops it, with a written adjustment that reconcile knows.
 
-    Every instance must be stopped, and the record must be the next one that the job would read. The adjustment, without
-    the payload, is appended to course.revenue.adjustments.file before the offset is moved.
+    Every instance must be stopped. Lines before the record that are not counted yet are counted first, by an instance
+    of the command's own, which the record then stops. The adjustment, without the payload, is appended to
+    course.revenue.adjustments.file before the offset is moved.
     """
     at = target(config, settings, None)
     if not reason.strip():
@@ -93,7 +97,14 @@ def skip_record(
         {at.settings.lines, at.settings.courses, *needs.repartition},
     )
     file = Path(at.settings.adjustments)
-    adjustment = skip(at.brokers, request, file, dry_run=dry_run, client=at.client)
+    try:
+        adjustment = skip(at.brokers, request, file, dry_run=dry_run, client=at.client)
+    except NotNextError as not_next:
+        if dry_run:
+            raise RefusedError(f"{not_next}. Without --dry-run an instance would bring it there") from not_next
+        note(f"{not_next}. An instance brings it there")
+        bring_before(JobProcess(config, [*(settings or ()), f"{COMMIT_BEFORE}={request.place}"], log_file), request, at)
+        adjustment = skip(at.brokers, request, file, client=at.client)
     say(msgspec.json.encode(adjustment).decode())
     note("dry run: nothing was changed" if dry_run else f"{application_id} is past {request.place}; written to {file}")
 

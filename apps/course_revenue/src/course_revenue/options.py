@@ -21,6 +21,8 @@ ConfigFile = Annotated[Path, typer.Option("--config", help="A .properties file; 
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; wins over the file.")]
 Brokers = Annotated[str | None, typer.Option("--bootstrap-server", help="host:port list; else that of --config.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where nobody can be asked.")]
+LogFile = Annotated[Path, typer.Option("--log-file", help="Where the output of the command's own instance goes.")]
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the record; else user@host.")]
 
 

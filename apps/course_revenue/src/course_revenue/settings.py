@@ -11,17 +11,20 @@
 | course.revenue.dedupe.retention.ms | 604800000 (7 days)                | how far apart a line and its repeat may be |
 | course.revenue.format              | json                              | ``json`` or ``avro``, see formats          |
 | course.revenue.adjustments.file    | course-revenue-adjustments.jsonl  | what was skipped by hand, see adjustments  |
+| course.revenue.commit.before       |                                   | TOPIC-PARTITION@OFFSET,…, see stepping     |
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.formats import Format
+from course_revenue.headers import Place
 from headrace.errors import ConfigException
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Enum)
 
 PREFIX: Final = "course.revenue."
+COMMIT_BEFORE: Final = "course.revenue.commit.before"
+_PLACE: Final = re.compile(r"(.+)-(\d+)@(\d+)")
 _LONGEST_MS: Final = 10 * 366 * 24 * 3_600_000
 
 
@@ -55,6 +60,7 @@ class Settings:
     dedupe_retention_ms: int = 7 * 24 * 3_600_000
     format: Format = Format.JSON
     adjustments: str = "course-revenue-adjustments.jsonl"
+    commit_before: tuple[Place, ...] = ()
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> Settings:
@@ -115,6 +121,14 @@ def _milliseconds(key: str, value: object) -> int:
     return int(text)
 
 
+def _places(key: str, value: object) -> tuple[Place, ...]:
+    found = [_PLACE.fullmatch(text.strip()) for text in str(value).split(",") if text.strip()]
+    places = tuple(Place(match[1], int(match[2]), int(match[3])) for match in found if match is not None)
+    if len(places) < len(found):
+        raise ConfigException(f"{key} must be places such as commerce.purchase_line-3@4711, not {value!r}")
+    return places
+
+
 _topic: Final = _text("the name of a topic")
 
 _ROWS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
@@ -127,5 +141,6 @@ _ROWS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
     "course.revenue.dedupe.retention.ms": ("dedupe_retention_ms", _milliseconds),
     "course.revenue.format": ("format", _one_of(Format)),
     "course.revenue.adjustments.file": ("adjustments", _text("the name of a file")),
+    COMMIT_BEFORE: ("commit_before", _places),
 }
 """By key, the field and what makes its value of what was given."""

@@ -10,7 +10,7 @@ import hashlib
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from course_revenue.adjustments import Adjustment, record
 from course_revenue.errors import RefusedError
@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from course_revenue.headers import Place
+    from course_revenue.jobs import JobProcess
+    from course_revenue.options import Target
     from headrace.topics import TopicRecord
+
+_LOOK_S: Final = 0.25
+
+
+class NotNextError(RefusedError):
+    """The job has not come as far as the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +69,8 @@ def skip(
         The adjustment that was, or would be, written.
 
     Raises:
-        RefusedError: instances are running, or the record is not the next one that the job would read. Nothing was
-            changed.
+        NotNextError: records lie before it that are not counted. Nothing was changed.
+        RefusedError: instances are running, or the job is past the record. Nothing was changed.
         MissingSourceTopicException: there is no such topic or partition.
         TimeoutException: the brokers do not answer, or a transaction that moves offsets stays open.
         StreamsException: the offset could not be moved, as when an instance was started meanwhile. The adjustment may
@@ -88,7 +96,7 @@ def skip(
         found = _next_record(bootstrap_servers, place, start, client, timeout_s)
         if found is None or found.offset != place.offset:
             stands = "no record" if found is None else f"the record at offset {found.offset}"
-            raise RefusedError(
+            raise NotNextError(
                 f"the job stands before {stands} of {partition}, not before offset {place.offset}: only the record that"
                 " stops it can be skipped"
             )
@@ -135,3 +143,32 @@ def _next_record(
             if time.monotonic() > deadline:
                 raise TimeoutException(f"{place} cannot be read within {timeout_s} s: is a transaction open before it?")
     return None
+
+
+def bring_before(instance: JobProcess, request: SkipRequest, at: Target, *, timeout_s: float = 3600.0) -> None:
+    """Runs an instance until the record has stopped it, so that everything before the record is counted.
+
+    Args:
+        instance: with ``course.revenue.commit.before`` naming the record; it ends before this returns.
+        request: which record.
+        at: the brokers.
+        timeout_s: longest wait, in seconds.
+
+    Raises:
+        RefusedError: the record does not stop the job: it is past it now.
+        TimeoutException: the job is not there after so long.
+    """
+    partition = TopicPartition(request.place.topic, request.place.partition)
+    admin = TopicAdmin(at.streams_config.admin_config())
+    deadline = time.monotonic() + timeout_s
+    try:
+        with instance:
+            while instance.pid is not None:
+                committed = admin.group_offsets(request.application_id).get(partition)
+                if committed is not None and committed.offset > request.place.offset:
+                    raise RefusedError(f"{request.place} does not stop the job: it is counted, and nothing was skipped")
+                if time.monotonic() > deadline:
+                    raise TimeoutException(f"the job does not come to {request.place} within {timeout_s:.0f} s")
+                time.sleep(_LOOK_S)
+    finally:
+        admin.close()

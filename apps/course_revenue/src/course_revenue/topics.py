@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.model import Course, PurchaseLine
 from course_revenue.sample import sample
+from headrace.errors import SerializationException
 from headrace.serdes import JsonSerde
 from headrace.topics import NewTopic, TopicReader, TopicWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from course_revenue.formats import Formats
     from course_revenue.sample import SampleRecord, SampleSize
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 PARTITIONS = 6
 _TELL_EVERY = 2_000
+_TELL_S = 0.5
+_SHORTEST_WAIT_S = 0.005
 
 
 def wanted_topics(
@@ -61,34 +65,54 @@ def load_sample(
     client: Mapping[str, Any] | None = None,
     values: Formats | None = None,
 ) -> int:
-    """Sends a sample to the lines topic and the courses topic.
+    """Sends a sample to the lines topic and the courses topic; see ``load_records``."""
+    return load_records(bootstrap_servers, settings, sample(size), tell, client=client, values=values)
+
+
+def load_records(
+    bootstrap_servers: str,
+    settings: Settings,
+    records: Iterable[SampleRecord],
+    tell: Callable[[int], None] = lambda _: None,
+    *,
+    rate: float | None = None,
+    client: Mapping[str, Any] | None = None,
+    values: Formats | None = None,
+) -> int:
+    """Sends records to the lines topic and the courses topic.
 
     Args:
         bootstrap_servers: ``host:port`` list.
         settings: the topics' names.
-        size: what the sample is made of.
+        records: what to send, in this order.
         tell: told the number of lines sent so far, now and then.
+        rate: lines a second; None is as fast as it goes. Each record is taken only when its time has come.
         client: more librdkafka settings, such as security.
         values: how values are written; None is JSON.
 
     Returns:
         The number of lines, repeated ones included. All have arrived.
     """
-    lines, recode = 0, _recoder(values)
+    lines, recode, began = 0, _recoder(values), time.monotonic()
     with TopicWriter(bootstrap_servers, client=client) as writer:
-        for record in sample(size):
+        for record in records:
             topic = settings.courses if record.is_course else settings.lines
             writer.send(topic, record.key, recode(topic, record), timestamp_ms=record.timestamp_ms)
-            if not record.is_course:
-                lines += 1
-                if lines % _TELL_EVERY == 0:
-                    tell(lines)
+            if record.is_course:
+                continue
+            lines += 1
+            if lines % _TELL_EVERY == 0 or (rate is not None and lines % max(1, int(rate * _TELL_S)) == 0):
+                tell(lines)
+            if rate is not None:
+                ahead_s = began + lines / rate - time.monotonic()
+                if ahead_s > _SHORTEST_WAIT_S:
+                    time.sleep(ahead_s)
     tell(lines)
     return lines
 
 
 def _recoder(values: Formats | None) -> Callable[[str, SampleRecord], bytes | None]:
-    """Gives a sample's value, which is JSON, in another format."""
+    """Gives a value, which is JSON, in another format; what is no JSON stays as it is."""
     if values is None:
         return lambda topic, record: record.value
     lines, courses = JsonSerde(PurchaseLine), JsonSerde(Course)
@@ -96,7 +120,11 @@ def _recoder(values: Formats | None) -> Callable[[str, SampleRecord], bytes | No
     def recode(topic: str, record: SampleRecord) -> bytes | None:
         if record.is_course:
             return values.course.serializer.serialize(topic, courses.deserializer.deserialize(topic, record.value))
-        return values.line.serializer.serialize(topic, lines.deserializer.deserialize(topic, record.value))
+        try:
+            line = lines.deserializer.deserialize(topic, record.value)
+        except SerializationException:
+            return record.value
+        return values.line.serializer.serialize(topic, line)
 
     return recode
 

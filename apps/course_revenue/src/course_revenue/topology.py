@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from course_revenue import dedupe
+from course_revenue import dedupe, stepping
 from course_revenue.contract import BrokenLineError, OnBrokenLine, check, select_course
 from course_revenue.formats import formats
 from course_revenue.headers import REASON, Place, source_headers
 from course_revenue.model import Course, LineKey, LineWithCourse, PurchaseLine, Revenue
 from course_revenue.settings import Dedupe, Settings
+from course_revenue.stepping import CommitBefore
 from headrace import (
     Consumed,
     FixedKeyProcessor,
@@ -89,6 +90,9 @@ def build_topology(
             settings.lines, Consumed.with_(ReceivedSerde(JsonSerde(LineKey)), ReceivedSerde(outside.line))
         )
         lines = received
+    if settings.commit_before:
+        lines = lines.process_values(lambda: CommitBefore(settings.commit_before), named=Named.as_(stepping.LINES))
+        received = None if received is None else lines
     # declared before the key is chosen, as in the Java job: generated names count the steps
     courses = builder.table(settings.courses, Consumed.with_(course_id_serde, outside.course))
     judged: KStream[Any, Any] | None = None
@@ -99,6 +103,10 @@ def build_topology(
     joined = lines.select_key(select).left_join(
         courses, LineWithCourse, Joined.with_(course_id_serde, line_serde, JsonSerde(Course))
     )
+    if settings.commit_before:
+        joined = joined.process_values(
+            lambda: CommitBefore(settings.commit_before), named=Named.as_(stepping.REPARTITIONED)
+        )
     if settings.dedupe is Dedupe.LINE_KEY:
         retention_ms = settings.dedupe_retention_ms
         builder.add_state_store(dedupe.store_builder(retention_ms))

@@ -1,0 +1,220 @@
+"""Making the totals anew from the first line on: what that would do, why not, and doing it.
+
+``look`` asks the brokers, ``plan`` decides (pure), ``carry_out`` acts. Only the one application id is touched: its
+committed offsets, its internal topics, its local state here. The output topic stays: the job writes every course's
+total again, and a reader that overwrites by key sees it climb from the first line to where it was.
+
+Killed at any point, the same command does it again: every step may be repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from course_revenue import preflight
+from course_revenue.adjustments import Adjustment, read_adjustments
+from course_revenue.following import Watched
+from course_revenue.formats import formats
+from course_revenue.headers import Place
+from course_revenue.settings import COMMIT_BEFORE
+from course_revenue.topology import build_topology
+from headrace import KafkaStreams, StreamsConfig, TopicPartition
+from headrace.tools import reset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from course_revenue.options import Target
+    from course_revenue.preflight import Seen, Wanted
+    from headrace import Topology
+    from headrace.tools.reset import ClusterView, ResetPlan, ResetRequest
+    from headrace.topics import TopicAdmin
+
+_INSTANCE: Final = "instance-*"
+"""Where ``--instances`` keeps the state of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that is to be rebuilt: its topology and what follows from it.
+
+    Attributes:
+        application_id: its id.
+        config: the properties file, for the commands that are named.
+        topology: what it runs.
+        needs: what it needs of the brokers.
+        request: the reset of it.
+        state_dirs: the state directories with something of this id in them, on this machine.
+        adjustments: what it was moved past by hand.
+    """
+
+    application_id: str
+    config: str
+    topology: Topology
+    needs: Wanted
+    request: ResetRequest
+    state_dirs: tuple[Path, ...]
+    adjustments: tuple[Adjustment, ...]
+
+    @property
+    def watched(self) -> Watched:
+        """Where to look how far it is."""
+        settings = self.needs.settings
+        return Watched(self.application_id, settings.lines, (settings.courses,), self.needs.repartition)
+
+    def stepping(self) -> list[str]:
+        """The setting by which an instance stands before each record that it was moved past, when that one stops it."""
+        places = [str(Place(one.topic, one.partition, one.offset)) for one in self.adjustments]
+        return [f"{COMMIT_BEFORE}={','.join(places)}"] if places else []
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the brokers said."""
+
+    cluster: ClusterView
+    seen: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a rebuild would do, and why not (``refusals``; empty: it may).
+
+    ``again`` is about how many lines are read again, ``lost`` how many of the first lines of each partition are gone.
+    """
+
+    job: Job
+    reset: ResetPlan
+    again: int
+    lost: Mapping[TopicPartition, int]
+    refusals: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The plan for a person."""
+        settings, adjusted = self.job.needs.settings, len(self.job.adjustments)
+        out = [f"rebuild of application {self.job.application_id} at {self.job.needs.brokers}:"]
+        if self.reset.delete_group:
+            out.append(f"  delete the streams group {self.job.application_id}")
+        out += [f"  delete topic {topic}" for topic in self.reset.delete]
+        for topic in self.job.request.input_topics:
+            count = sum(tp.topic == topic for tp in self.reset.offsets)
+            out.append(f"  set the offsets of {topic} ({count} partitions) to its start")
+        out += [f"  remove the local state in {at / self.job.application_id}" for at in self.job.state_dirs]
+        out.append(f"  read about {self.again:,} lines again")
+        out.append(f"  keep {settings.output}: its readers see each total begin anew and climb to where it was")
+        if adjusted:
+            out.append(f"  pass again {adjusted} records that {settings.adjustments} names, each when it stops the job")
+        if self.lost:
+            out.append(f"  without {sum(self.lost.values()):,} lines that {settings.lines} does not hold any more")
+        return out + [f"refused: {why}" for why in self.refusals]
+
+
+def job_of(at: Target, config: Path) -> Job:
+    """The job of a configuration. Asks nobody.
+
+    Raises:
+        ConfigException: ``application.id`` is missing, or a setting is wrong.
+    """
+    application_id, streams = at.application_id, at.streams_config
+    topology = build_topology(at.settings, streams.values(), values=formats(at.settings.format, at.properties))
+    inputs, internal = reset.application_topics(topology, application_id)
+    state_dir = Path(streams.state_dir)
+    known = read_adjustments(Path(at.settings.adjustments))
+    return Job(
+        application_id,
+        str(config),
+        topology,
+        preflight.wanted(at.brokers, str(config), at.settings, streams),
+        reset.ResetRequest(application_id, inputs, internal_topics=internal),
+        tuple(
+            directory
+            for directory in (state_dir, *sorted(state_dir.glob(_INSTANCE)))
+            if (directory / application_id).is_dir()
+        ),
+        tuple(one for one in known if one.application_id == application_id and one.topic == at.settings.lines),
+    )
+
+
+def look(admin: TopicAdmin, job: Job) -> View:
+    """Asks the brokers for everything that ``plan`` needs. Changes nothing."""
+    return View(reset.look(admin, job.request), preflight.look(admin, job.needs))
+
+
+def plan(job: Job, view: View, *, from_gap: bool = False) -> Plan:
+    """Decides. Pure.
+
+    Args:
+        job: which job.
+        view: what the brokers said.
+        from_gap: whether lines may be missing at the beginning.
+    """
+    lines = job.needs.settings.lines
+    positions = view.cluster.positions
+    lost = {tp: start for tp, start in positions.starts.items() if tp.topic == lines and start > 0}
+    refusals: list[str] = []
+    group = view.cluster.group
+    if group.active:
+        # the tool's own words name an option of its own
+        reset_plan = reset.plan_reset(
+            job.request, replace(view.cluster, group=replace(group, members=(), state="Empty"))
+        )
+        refusals.append(_live(job, view.cluster))
+    else:
+        reset_plan = reset.plan_reset(job.request, view.cluster)
+    refusals += reset_plan.refusals
+    refusals += _what_stays_wrong(job, view.seen)
+    if lost and not from_gap:
+        first = min(lost)
+        refusals.append(
+            f"{lines} does not hold its first lines any more: up to {sum(lost.values()):,} of them, in {len(lost)}"
+            f" partitions ({first} begins at offset {lost[first]}). The totals would come out without them. Load them"
+            " from the lake first; or, when the totals are to be without them, add --from-gap"
+        )
+    again = sum(positions.ends[tp] - start for tp, start in positions.starts.items() if tp.topic == lines)
+    return Plan(job, reset_plan, again, lost, tuple(refusals))
+
+
+def _live(job: Job, view: ClusterView) -> str:
+    members = ", ".join(sorted(f"{one.client_id} at {one.host.lstrip('/')}" for one in view.group.members))
+    return (
+        f"instances are live: {view.group.type} group {job.application_id} is {view.group.state}"
+        f"{f' ({members})' if members else ''}. Stop each: kill -TERM its 'course-revenue run' (systemctl stop, kubectl"
+        " scale --replicas=0); one that was killed leaves by itself after session.timeout.ms. Then give this command"
+        " again"
+    )
+
+
+def _what_stays_wrong(job: Job, seen: Seen) -> Sequence[str]:
+    """What would keep the job from starting after its internal topics are gone."""
+    internal = job.needs.repartition | job.needs.changelogs.keys()
+    left = {topic: count for topic, count in seen.partitions.items() if topic not in internal}
+    findings = preflight.judge(job.needs, replace(seen, partitions=left))
+    return [f"{finding.what}: {finding.fix}" for finding in findings.refusals]
+
+
+def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
+    """Removes local state, then resets the application id at the brokers.
+
+    Raises:
+        LockException: a process uses the local state. Nothing was changed.
+        IllegalStateException: the plan has refusals. Nothing was changed.
+        TimeoutException: a transaction of the job stays open, or the brokers do not answer.
+        StreamsException: a step failed, as when an instance was started meanwhile; the command may be given again.
+    """
+    job = decided.job
+    # an offset inside an unfinished transaction could still replace one that is set here
+    if reset.look(admin, job.request).group.type is not None:
+        admin.group_offsets(job.application_id, stable=True)
+    for directory in job.state_dirs:
+        _remove_state(job.topology, streams, directory)
+    reset.carry_out(admin, decided.reset)
+
+
+def _remove_state(topology: Topology, streams: StreamsConfig, directory: Path) -> None:
+    client = KafkaStreams(topology, StreamsConfig.load(streams.originals(), {"state.dir": str(directory)}))
+    try:
+        client.clean_up()
+    finally:
+        client.close()

@@ -1,0 +1,59 @@
+"""Rebuilds: the totals made anew from the first line on, while somebody reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.course_revenue.product import START_MS, command, encode
+from cluster.course_revenue.test_reset import everything
+
+if TYPE_CHECKING:
+    from cluster.course_revenue.product import Product
+
+
+def test_a_rebuild_ends_with_the_same_totals_for_a_reader_that_overwrites_by_key(product: Product) -> None:
+    watch = product.watch(exactly_once=False)
+    a = product.instance("a", group_protocol="streams").start()
+    product.load(1_500)
+    poison_at = product.admin.offsets(product.topics["lines"])[0]
+    watch.wait_for(1_500, "the totals", a.tail)
+    said = command(a, "rebuild", "--yes", code=1)
+    assert "refused: instances are live: streams group" in said
+    assert "kill -TERM" in said
+    assert a.running
+    # a record that was skipped by hand: a rebuild meets it again
+    product.send_raw(encode({"learner_id": "learner-of-secret"}), timestamp_ms=START_MS, partition=0)
+    assert a.exit_code() == 1
+    where = ("--partition", "0", "--offset", str(poison_at))
+    command(a, "skip-record", *where, "--reason", "a producer under test")
+    product.load(500, seed=2)
+    a.start()
+    watch.wait_for(2_000, "the lines behind it", a.tail)
+    a.stop()
+    totals = watch.latest()
+    assert totals == product.sums.totals()
+
+    before = everything(product)
+    said = command(a, "rebuild", "--dry-run")
+    assert f"delete topic {product.changelog}" in said
+    assert "read about 2,001 lines again" in said
+    assert "pass again 1 records" in said
+    assert f"remove the local state in {a.state_dir / product.application_id}" in said
+    assert "nobody is at a terminal" in command(a, "rebuild", code=1)
+    assert everything(product) == before
+
+    seen = len(watch.values)
+    said = command(a, "rebuild", "--yes")
+    assert f"passed {product.topics['lines']}-0@{poison_at} again: a producer under test" in said
+    assert "2,001 of 2,001" in said
+    assert f"the totals of {len(totals)} courses agree with the input" in said
+    watch.wait_for(2_000, "the totals once more", a.tail)
+    assert watch.latest() == totals
+    assert len(watch.values) > seen
+    assert "courses agree" not in command(a, "rebuild", "--yes", "--no-run")
+
+    product.admin.delete_records(product.topics["lines"], 3, 7)
+    said = command(a, "rebuild", "--yes", code=1)
+    assert "up to 7 of them" in said
+    assert "--from-gap" in said
+    assert "without 7 lines" in command(a, "rebuild", "--dry-run", "--from-gap")
