@@ -131,6 +131,7 @@ def test_settings_have_defaults_and_leave_other_keys_alone() -> None:
     [
         ({"course.revenue.on.broken.line": "skip"}, "must be fail or reject, not 'skip'"),
         ({"course.revenue.dedupe": "yes"}, "must be off or line-key, not 'yes'"),
+        ({"course.revenue.commit.before": "lines:3:4"}, "must be places such as commerce.purchase_line-3@4711"),
         ({"course.revenue.dedupe.retention.ms": "7d"}, "must be a number of milliseconds from 1 to"),
         ({"course.revenue.dedupe.retention.ms": "0"}, "must be a number of milliseconds from 1 to"),
         ({"course.revenue.format": "xml"}, "must be json or avro, not 'xml'"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from course_revenue.contract import OnBrokenLine
+from course_revenue.headers import Place
 from course_revenue.model import INT64_MAX
 from course_revenue.settings import Dedupe, Settings
 from course_revenue.topology import REJECTED, build, build_topology
@@ -105,6 +107,9 @@ def test_no_setting_changes_the_name_of_an_internal_topic() -> None:
     deduping = Settings(on_broken_line=OnBrokenLine.REJECT, dedupe=Dedupe.LINE_KEY)
     assert internal_topics(deduping) - names == {"course-revenue-course-revenue-lines-changelog"}
     assert internal_topics(Settings(dedupe=Dedupe.LINE_KEY)) == internal_topics(deduping)
+    places = (Place("in", 3, 4711),)
+    for settings in (FAIL, deduping):
+        assert internal_topics(replace(settings, commit_before=places)) == internal_topics(settings)
     assert names <= internal_topics(deduping)
     assert names == internal_topics(REJECT) == internal_topics(other_topics)
     assert "course-revenue-course-revenue-changelog" in names

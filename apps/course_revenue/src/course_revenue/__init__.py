@@ -5,7 +5,7 @@
 ``dedupe``    lines that come again
 ``settings``  the product's own settings beside those of Kafka Streams
 ``topology``  the job itself
-``sample``    made-up purchase lines and courses
+``sample``, ``promotion``  made-up purchase lines and courses: a sample, a day with a promotion
 ``topics``    the topics, and loading them
 ``totals``    the output topic as a table
 ``checks``    the plain sum over the input, and how the totals compare with it
@@ -14,9 +14,13 @@
 ``preflight`` what must be true of the brokers before the job runs
 ``formats``   values in JSON and in Avro
 ``adjustments``, ``skipping``  moving past a poison record, with a written adjustment
+``stepping``  bringing the job right before a record that stops it
+``rebuild``, ``rebuilding``  the totals anew from the first line on
+``following`` how far a job has got; ``jobs`` an instance in a process; ``progress`` of what goes on
 ``screen``    what a demo shows
 ``demo``      all of it on a local Kafka, in one terminal
-``cli``       the ``course-revenue`` command; ``operations`` the part of it for operators, ``options`` what both share
+``cli``       the ``course-revenue`` command; ``operations``, ``loading`` and ``rebuild`` parts
+              of it, ``options`` what they share
 """
 
 from __future__ import annotations
