@@ -14,6 +14,7 @@ from headrace.engine.serdes import SerdeContextOf, TaskSerdes
 from headrace.engine.sinks import bind_dynamic_sink, bind_sink
 from headrace.engine.stores import TaskStores
 from headrace.engine.tracing import ReleasingCollector, change_in_own_context, in_own_context, traced_source
+from headrace.engine.traffic import CountingCollector
 from headrace.errors import IllegalStateException, StreamsException
 from headrace.metrics import TaskMetrics
 from headrace.processors.stateless import PassThrough, StreamBranch
@@ -237,10 +238,15 @@ class BoundTask:
                     partial(self.failures.decode_error, spec.name, topic, partition.partition),
                     self.failures.drop,
                 )
+                if settings.counts_traffic:
+                    self.queues[partition].taken_bytes = 0
 
     def _bind_sink(self, spec: SinkSpec) -> Process:
         key, value = self._serdes.of_sink(spec)
-        topic, rest = spec.topic, (spec.partitioner, self._collector, self.failures, self._chooser_error(spec.name))
+        collector = self._collector
+        if self.settings.counts_traffic:
+            collector = CountingCollector(collector, spec.name, self.metrics.produced)
+        topic, rest = spec.topic, (spec.partitioner, collector, self.failures, self._chooser_error(spec.name))
         if isinstance(topic, str):
             return bind_sink(spec.name, topic, bind_encoders(key, value, topic), *rest)
         return bind_dynamic_sink(spec.name, topic, partial(bind_encoders, key, value), *rest, self.record)

@@ -21,6 +21,7 @@ from headrace.api.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
 )
 from headrace.errors import StreamsException
+from headrace.metrics import record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,6 +49,8 @@ class PartitionQueue:
         partition_time: Greatest timestamp taken from this partition, -1 before the first.
         next_offset: Offset after the last record processed, dropped ones included; None before the first.
         end_offset: Offset of the last record added, -1 before the first.
+        last_time: Timestamp of the last record that left the queue; whoever has looked at it sets it to -1.
+        taken_bytes: Sizes of the records that have left the queue; None where nobody wants to know.
     """
 
     def __init__(
@@ -65,6 +68,9 @@ class PartitionQueue:
         self.partition_time = -1
         self.next_offset: int | None = None
         self.end_offset = -1
+        self.last_time = -1
+        self.taken_bytes: int | None = None
+        self._topic_bytes = len(partition.topic.encode())
         self._record = record
         self._extractor = extractor
         self._decode_key = decoders.key
@@ -180,7 +186,11 @@ class PartitionQueue:
         chunk = self._chunks[0]
         at = self._at + count
         self.size -= count
-        self.next_offset = chunk[at - 1][0] + 1
+        last = chunk[at - 1]
+        self.next_offset, self.last_time = last[0] + 1, last[1]
+        if self.taken_bytes is not None:
+            topic_bytes = self._topic_bytes
+            self.taken_bytes += sum(record_bytes(topic_bytes, *raw[2:]) for raw in chunk[self._at : at])
         if at == len(chunk):
             self._chunks.popleft()
             at = 0
@@ -272,6 +282,7 @@ class ExtractingQueue(PartitionQueue):
             count += 1
             self._head = None
             self._take(1)
+            self.last_time = timestamp
             if record.interrupt:
                 break
         return before - self.size

@@ -40,3 +40,5 @@ class EngineSettings:
     """Whether a handler may look at the bytes of the input record: there is a dead letter queue, or it is a user's."""
     global_processing_handler: ProcessingExceptionHandler = field(default_factory=LogAndFailProcessingExceptionHandler)
     """Decides about errors of the processors of global stores."""
+    counts_traffic: bool = False
+    """Whether bytes that come, and records and bytes that sinks send, are counted: that costs something for each."""

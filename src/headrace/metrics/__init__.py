@@ -6,7 +6,7 @@ counter has one writer and no lock: a reader that comes in the middle of a write
 """
 
 from headrace.metrics.catalog import CATALOG, Definition, RecordingLevel
-from headrace.metrics.counters import TaskMetrics
+from headrace.metrics.counters import TaskMetrics, Traffic, record_bytes
 from headrace.metrics.meter import Meter
 from headrace.metrics.registry import Metric, MetricName, MetricsRegistry, MetricValue, Scope
 
@@ -21,4 +21,6 @@ __all__ = [
     "RecordingLevel",
     "Scope",
     "TaskMetrics",
+    "Traffic",
+    "record_bytes",
 ]

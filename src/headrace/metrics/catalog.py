@@ -105,6 +105,18 @@ def _thread() -> Iterator[Definition]:
     yield row("poll-records-max", "count", "Greatest number of records that a poll brought.")
     yield row("process-records-avg", "count", "Average number of records processed between two polls.")
     yield row("process-records-max", "count", "Greatest number of records processed between two polls.")
+    yield row(
+        "blocked-time-ns-total",
+        "ns",
+        "Time that the thread has waited for brokers: polls with nothing to take, and commits.",
+    )
+    events = {
+        "revoked": "giving tasks up",
+        "assigned": "taking tasks over",
+        "lost": "closing the tasks of a lost membership",
+    }
+    for event, what in events.items():
+        yield from _took(THREAD, f"tasks-{event}", _OF_THREAD, _INFO, f"{what}, by either group protocol")
     yield from _counted(THREAD, "task-created", _OF_THREAD, _INFO, "Tasks made")
     yield from _counted(THREAD, "task-closed", _OF_THREAD, _INFO, "Tasks closed")
     yield row("thread-start-time", "epoch ms", "When the thread was made.")
@@ -124,6 +136,10 @@ def _thread() -> Iterator[Definition]:
         "s",
         "Seconds since the thread began a round of its loop: grows while user code or a broker holds it up.",
     )
+    yield Definition(
+        OWN_THREAD, "record-cache-bytes", _OF_THREAD, _INFO, "bytes",
+        "What the record caches of the thread's tasks hold, of its part of `statestore.cache.max.bytes`.",
+    )  # fmt: skip
 
 
 def _task() -> Iterator[Definition]:
@@ -159,9 +175,17 @@ def _task() -> Iterator[Definition]:
 
 def _nodes() -> Iterator[Definition]:
     yield from _counted(NODE, "process", _OF_NODE, _DEBUG, "Records that a source has taken up")
-    yield Definition(
-        TOPIC, "records-consumed-total", _OF_TOPIC, _INFO, "count", "Records that a source has taken up of the topic."
-    )
+    since = "from a record's time to its being taken up by a source, of the last record of each stretch of processing"
+    for kind, which in {"avg": "Average time", "min": "Shortest time", "max": "Longest time"}.items():
+        yield Definition(NODE, f"record-e2e-latency-{kind}", _OF_NODE, _INFO, "ms", f"{which} {since}.")
+
+    def topic(name: str, level: RecordingLevel, unit: str, about: str) -> Definition:
+        return Definition(TOPIC, name, _OF_TOPIC, level, unit, about)
+
+    yield topic("records-consumed-total", _INFO, "count", "Records that a source has taken up of the topic.")
+    yield topic("bytes-consumed-total", _DEBUG, "bytes", "Their sizes.")
+    yield topic("records-produced-total", _DEBUG, "count", "Records that a sink has sent to the topic.")
+    yield topic("bytes-produced-total", _DEBUG, "bytes", "Their sizes.")
 
 
 def _updater() -> Iterator[Definition]:

@@ -9,7 +9,7 @@ _SHORTEST_S = 1.0
 """A rate is over at least so many seconds: what has just begun would look like a flood."""
 
 _Sample: TypeAlias = "list[float]"
-"""``[start, count, amount, peak]``: written in place, by one thread."""
+"""``[start, count, amount, peak, least]``: written in place, by one thread."""
 
 
 class Meter:
@@ -31,7 +31,7 @@ class Meter:
     def __init__(self, samples: int, window_s: float) -> None:
         self._wanted = samples
         self._window_s = window_s
-        self._current: _Sample = [float("-inf"), 0, 0.0, nan]
+        self._current: _Sample = [float("-inf"), 0, 0.0, nan, nan]
         self._samples: tuple[_Sample, ...] = ()
         self.count = 0
         self.amount = 0.0
@@ -41,7 +41,7 @@ class Meter:
 
         Args:
             now: Seconds of a clock that never goes back.
-            amount: The greatest amount per event of one call is the meter's peak.
+            amount: The greatest and the least amount per event of one call are the meter's peak and least.
             events: How many.
         """
         sample = self._current
@@ -54,6 +54,8 @@ class Meter:
         each = amount / events
         if not each <= sample[3]:
             sample[3] = each
+        if not each >= sample[4]:
+            sample[4] = each
 
     def follow(self, now: float, count: int, amount: float = 0.0) -> None:
         """Note what has been added to a counter since the last call; does nothing when that is nothing."""
@@ -80,8 +82,12 @@ class Meter:
         """Greatest amount per event; not a number when there was none lately."""
         return max((sample[3] for sample in self._live(now)), default=nan)
 
+    def least(self, now: float) -> float:
+        """Least amount per event; not a number when there was none lately."""
+        return min((sample[4] for sample in self._live(now)), default=nan)
+
     def _begin(self, now: float) -> _Sample:
-        self._current = sample = [now, 0, 0.0, nan]
+        self._current = sample = [now, 0, 0.0, nan, nan]
         kept = self._live(now)
         self._samples = (*kept[max(0, len(kept) - self._wanted + 1) :], sample)
         return sample

@@ -73,4 +73,5 @@ def engine_settings(config: StreamsConfig, system_time_ms: Callable[[], int]) ->
             if config[StreamsConfig.PROCESSING_EXCEPTION_HANDLER_GLOBAL_ENABLED_CONFIG]
             else LogAndFailProcessingExceptionHandler()
         ),
+        counts_traffic=config[StreamsConfig.METRICS_RECORDING_LEVEL_CONFIG] != "INFO",
     )

@@ -104,6 +104,8 @@ class Committer:
         self._careful = False
         self.commits = 0
         """Number of commits so far."""
+        self.blocked_s = 0.0
+        """Seconds that brokers were waited for: until they had what was sent, and the commit."""
         self._open()
 
     def _open(self) -> None:
@@ -171,13 +173,17 @@ class Committer:
             offsets |= task.prepare_commit(position)
         producer = self._producer
         anything = bool(offsets) or producer.in_transaction
-        if self._shared.exactly_once:
-            if anything:
-                self._commit_transaction(offsets or _any_committed(tasks))
-        else:
-            self._flush()
-            if offsets:
-                self.retried("committing offsets", lambda: self._membership.commit_offsets(offsets, _ATTEMPT_S))
+        waits = time.monotonic()
+        try:
+            if self._shared.exactly_once:
+                if anything:
+                    self._commit_transaction(offsets or _any_committed(tasks))
+            else:
+                self._flush()
+                if offsets:
+                    self.retried("committing offsets", lambda: self._membership.commit_offsets(offsets, _ATTEMPT_S))
+        finally:
+            self.blocked_s += time.monotonic() - waits
         acked = producer.acked_offsets()
         for task in tasks:
             task.post_commit(acked)

@@ -93,6 +93,7 @@ _TELL_S = 30.0
 """How long a thread that has failed stays in its group, to have the other instances told that they are to end."""
 _TELL_PAUSE_S = 0.05
 _COMMITTED_WAIT_S = 1.0
+_EVENT_NAMES: Mapping[type, str] = {Assigned: "assigned", Revoked: "revoked", Lost: "lost"}
 _ADMIN_TIMEOUT_MS = 10_000
 """Short enough that a stop is not kept waiting by brokers that do not answer."""
 
@@ -143,7 +144,13 @@ class StreamThread:
             lambda new, old: on_state(self, new, old),
         )
         self.meters = ThreadMeters(
-            shared.metrics, self.name, str(shared.process_id), lambda: self.state, time.time_ns() // 1_000_000
+            shared.metrics,
+            self.name,
+            str(shared.process_id),
+            lambda: self.state,
+            time.time_ns() // 1_000_000,
+            self._blocked_s,
+            lambda: self._budget.used_bytes,
         )
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._stop = threading.Event()
@@ -160,6 +167,7 @@ class StreamThread:
         self._events: deque[MembershipEvent] = deque()
         self._clean = False
         self._slice = 64
+        self._waited_s = 0.0
         self._turn = 0
         self._counts: dict[str, int] = {}
         self._changed_topic: str | None = None
@@ -491,7 +499,9 @@ class StreamThread:
             punctuation = NEVER if paused else self._until_punctuation()
             patience = NEVER if self.state is ThreadState.RUNNING else _SETTLING_S
             longest = min(self._shared.poll_ms / 1000, patience, self._committer.wait(), punctuation)
+            waits = time.monotonic()
             batch = self._consumer.poll(longest, 1)
+            self._waited_s += time.monotonic() - waits
         now = time.monotonic()
         self.meters.polled(now, now - began, sum(map(len, batch.records.values())))
         self._consumer_errors(batch.errors)
@@ -499,6 +509,10 @@ class StreamThread:
             task = self._by_partition.get(tp)
             if task is not None:
                 task.add_records(tp, records)
+
+    def _blocked_s(self) -> float:
+        committer: Committer | None = getattr(self, "_committer", None)
+        return self._waited_s + (0.0 if committer is None else committer.blocked_s)
 
     def _look_at_tasks(self) -> None:
         self.meters.look(
@@ -593,6 +607,15 @@ class StreamThread:
             self._slice = min(2 * self._slice, _LARGEST_SLICE)
 
     def _handle(self, event: MembershipEvent) -> None:
+        began = time.monotonic()
+        self._follow(event)
+        kind = _EVENT_NAMES.get(type(event))
+        if kind is not None:
+            now = time.monotonic()
+            self.meters.rebalanced[kind].record(now, 1000 * (now - began))
+        self._settle()
+
+    def _follow(self, event: MembershipEvent) -> None:
         if isinstance(event, Assigned):
             _log.info(
                 "%s: assignment of generation %d: tasks %s, of which new %s",
@@ -624,7 +647,6 @@ class StreamThread:
             self._on_shutdown()
         else:
             self._lost(event)
-        self._settle()
 
     def _next_standbys(self) -> frozenset[TaskId]:
         """The standby tasks of the assignment that comes with a revocation: such tasks keep their stores open."""

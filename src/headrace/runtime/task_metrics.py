@@ -33,6 +33,17 @@ class PartitionProgress(NamedTuple):
         return None if self.end is None else max(0, self.end - self.offset)
 
 
+class _SourceMeters:
+    """Of one source: how many records a second it takes up, and how late they are when it does."""
+
+    __slots__ = ("latency", "process", "queues")
+
+    def __init__(self, process: Meter, latency: Meter) -> None:
+        self.process = process
+        self.latency = latency
+        self.queues: list[PartitionQueue] = []
+
+
 class TaskMeters:
     """See the module. Written by the task's stream thread; read by any.
 
@@ -57,18 +68,32 @@ class TaskMeters:
         self.progress: Mapping[TopicPartition, PartitionProgress] = {}
         self.last_commit_ms = 0
         self.punctuate, self._dropped, self._restored = registry.meter(), registry.meter(), registry.meter()
-        self._sources: dict[str, tuple[Meter, list[PartitionQueue]]] = {}
+        self._sources: dict[str, _SourceMeters] = {}
         self._reasons: set[str] = set()
+        self._outputs: set[tuple[str, str]] = set()
         self._partitions: set[TopicPartition] = set()
         self._scope = registry.scope()
         self._tags = (thread, str(task.id))
         self._register()
         self._register_sources()
         self._register_reasons()
+        self._register_outputs()
 
-    def ran(self, now: float, took_s: float, records: int) -> None:
-        """Note a run of at least one record."""
+    def ran(self, now: float, took_s: float, records: int, now_ms: int) -> None:
+        """Note a run of at least one record.
+
+        Args:
+            now: Seconds of the registry's clock.
+            took_s: How long it took.
+            records: How many.
+            now_ms: Of the wall clock (epoch ms).
+        """
         self.process.record(now, took_s * 1000, records)
+        for source in self._sources.values():
+            for queue in source.queues:
+                if queue.last_time >= 0:
+                    source.latency.record(now, now_ms - queue.last_time)
+                    queue.last_time = -1
 
     def look(self, now: float, positions: Mapping[TopicPartition, int], end: Callable[[TopicPartition], int]) -> None:
         """Take in what has been counted since the last look; called about once a second.
@@ -84,8 +109,10 @@ class TaskMeters:
         self._dropped.follow(now, counters.dropped.total())
         if len(counters.dropped) > len(self._reasons):
             self._register_reasons()
-        for meter, queues in self._sources.values():
-            meter.follow(now, _taken(queues))
+        if len(counters.produced) > len(self._outputs):
+            self._register_outputs()
+        for source in self._sources.values():
+            source.process.follow(now, _taken(source.queues))
         progress: dict[TopicPartition, PartitionProgress] = {}
         for tp, queue in self.task.queues.items():
             waiting, last = queue.head_offset(), end(tp)
@@ -118,18 +145,32 @@ class TaskMeters:
         add(OWN_TASK, "stream-time-ms", tags, lambda: task.stream_time_ms)
 
     def _register_sources(self) -> None:
+        add, meter, clock = self._scope.add, self._scope.registry.meter, self._scope.registry.clock
         by_topic: dict[tuple[str, str], list[PartitionQueue]] = {}
         for tp, queue in self.task.queues.items():
             node = self.task.source_of(tp.topic)
             by_topic.setdefault((node, tp.topic), []).append(queue)
             if node not in self._sources:
-                self._sources[node] = (self._scope.registry.meter(), [])
-            self._sources[node][1].append(queue)
+                self._sources[node] = _SourceMeters(meter(), meter())
+            self._sources[node].queues.append(queue)
         for (node, topic), queues in by_topic.items():
-            self._scope.add(TOPIC, "records-consumed-total", (*self._tags, node, topic), partial(_taken, queues))
-        for node, (meter, queues) in self._sources.items():
-            self._scope.add_meter(NODE, "process", (*self._tags, node), meter)
-            self._scope.add(NODE, "process-total", (*self._tags, node), partial(_taken, queues))
+            tags = (*self._tags, node, topic)
+            add(TOPIC, "records-consumed-total", tags, partial(_taken, queues))
+            add(TOPIC, "bytes-consumed-total", tags, partial(_taken_bytes, queues))
+        for node, source in self._sources.items():
+            of_node, latency = (*self._tags, node), source.latency
+            self._scope.add_meter(NODE, "process", of_node, source.process)
+            add(NODE, "process-total", of_node, partial(_taken, source.queues))
+            for kind, view in {"avg": latency.average, "min": latency.least, "max": latency.peak}.items():
+                add(NODE, f"record-e2e-latency-{kind}", of_node, lambda view=view: view(clock()))  # type: ignore[misc]  # bound at once
+
+    def _register_outputs(self) -> None:
+        produced = self.task.metrics.produced
+        for output in set(produced) - self._outputs:
+            self._outputs.add(output)
+            tags, traffic = (*self._tags, *output), produced[output]
+            self._scope.add(TOPIC, "records-produced-total", tags, partial(getattr, traffic, "records"))
+            self._scope.add(TOPIC, "bytes-produced-total", tags, partial(getattr, traffic, "bytes"))
 
     def _register_reasons(self) -> None:
         dropped = self.task.metrics.dropped
@@ -154,6 +195,10 @@ class TaskMeters:
 
 def _taken(queues: list[PartitionQueue]) -> int:
     return sum(queue.taken for queue in queues)
+
+
+def _taken_bytes(queues: list[PartitionQueue]) -> int:
+    return sum(queue.taken_bytes or 0 for queue in queues)
 
 
 __all__ = ["PartitionProgress", "TaskMeters"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from headrace.metrics.catalog import OWN_THREAD, THREAD
@@ -28,20 +29,31 @@ class ThreadMeters:
         process_id: Of the client.
         state: The thread's state.
         started_ms: When it was made (epoch ms).
+        blocked_s: Seconds that it has waited for brokers.
+        cache_bytes: What its record caches hold.
 
     Attributes:
         commit: Commits and the ms that they took.
+        rebalanced: What the group decided, ``assigned``, ``revoked`` and ``lost``, and the ms that following it took.
         tasks: Of the thread's active tasks.
     """
 
     def __init__(
-        self, registry: MetricsRegistry, name: str, process_id: str, state: Callable[[], ThreadState], started_ms: int
+        self,
+        registry: MetricsRegistry,
+        name: str,
+        process_id: str,
+        state: Callable[[], ThreadState],
+        started_ms: int,
+        blocked_s: Callable[[], float],
+        cache_bytes: Callable[[], int],
     ) -> None:
         self._registry = registry
         self._name = name
         meter = registry.meter
         self._poll, self._process, self._punctuate, self.commit = meter(), meter(), meter(), meter()
         self._polled, self._processed, self._created, self._closed = meter(), meter(), meter(), meter()
+        self.rebalanced = {"assigned": meter(), "revoked": meter(), "lost": meter()}
         self._looked_at = 0.0
         self._round_at = registry.clock()
         self._in_round = 0
@@ -55,6 +67,7 @@ class ThreadMeters:
             "punctuate": self._punctuate,
             "task-created": self._created,
             "task-closed": self._closed,
+            **{f"tasks-{event}": measured for event, measured in self.rebalanced.items()},
         }.items():
             scope.add_meter(THREAD, prefix, tags, measured)
         for prefix, records in {"poll-records": self._polled, "process-records": self._processed}.items():
@@ -63,6 +76,8 @@ class ThreadMeters:
         scope.add(THREAD, "thread-start-time", tags, lambda: started_ms)
         scope.add(THREAD, "state", tags, lambda: state().value)
         scope.add(THREAD, "thread-state", (name, process_id), lambda: _ORDINALS[state()])
+        scope.add(THREAD, "blocked-time-ns-total", tags, lambda: int(blocked_s() * 1e9))
+        scope.add(OWN_THREAD, "record-cache-bytes", tags, cache_bytes)
         scope.add(OWN_THREAD, "round-age-seconds", tags, lambda: clock() - self._round_at)
 
     def begins_round(self, now: float) -> bool:
@@ -82,7 +97,7 @@ class ThreadMeters:
         """Note a run of at least one record of a task."""
         self._process.record(now, took_s * 1000, records)
         self._in_round += records
-        self.tasks[task.id].ran(now, took_s, records)
+        self.tasks[task.id].ran(now, took_s, records, time.time_ns() // 1_000_000)
 
     def committed(self, now: float, took_s: float, tasks: Mapping[TaskId, StreamTask], now_ms: int) -> None:
         """Note a commit of all tasks that run.

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -40,6 +41,7 @@ def test_lag_rises_while_the_client_is_paused_and_falls_to_zero_with_its_commits
     app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
 ) -> None:
     settings = app | {"headrace.http.port": 0, "metrics.recording.level": "DEBUG"}
+    began = time.monotonic()
     write(bootstrap_servers, unique("in"), 1_000)
     with running(counting(unique("in"), unique("out")), settings) as client:
         address = client.http_address
@@ -64,7 +66,7 @@ def test_lag_rises_while_the_client_is_paused_and_falls_to_zero_with_its_commits
         wait_until(lambda: processed() == 1_300 and sum(lags()) == 0, "it is gone", detail=tasks)
         assert all(task["records_per_second"] > 0 and task["last_commit_ms"] for task in tasks())
         assert [task["state"] for task in tasks()] == ["RUNNING", "RUNNING"]
-        values = {
+        values: dict[tuple[str, str, str | None], Any] = {
             (name.group, name.name, name.tags.get("task-id")): metric.metric_value()
             for name, metric in client.metrics().items()
         }
@@ -72,6 +74,12 @@ def test_lag_rises_while_the_client_is_paused_and_falls_to_zero_with_its_commits
         assert sum(map(int, by_task)) == 1_300
         assert values["stream-thread-metrics", "process-total", None] == 1_300
         assert values["stream-thread-metrics", "commit-total", None]
+        assert values["stream-thread-metrics", "tasks-assigned-latency-max", None] >= 0
+        assert 0 < values["stream-thread-metrics", "blocked-time-ns-total", None] < (time.monotonic() - began) * 1e9
+        nodes = "stream-processor-node-metrics"
+        lateness = [values[nodes, f"record-e2e-latency-{kind}", "0_0"] for kind in ("min", "avg", "max")]
+        # some records are a second ahead of their time
+        assert -1_300 < lateness[0] <= lateness[1] <= lateness[2] < 1_000 * (time.monotonic() - began)
         assert values["stream-state-updater-metrics", "active-restoring-tasks", None] == 0
         page = answer(address, "/metrics")[1]
         assert 'headrace_task_records_lag{partition="0",task_id="0_0"' in page

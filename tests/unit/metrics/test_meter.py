@@ -17,7 +17,7 @@ def test_rates_and_averages_are_of_what_was_recorded() -> None:
     assert meter.rate(110.0) == pytest.approx(1.2)
     assert meter.amount_rate(110.0) == pytest.approx(5.0)
     assert meter.average(110.0) == pytest.approx(50 / 12)
-    assert meter.peak(110.0) == 15.0
+    assert (meter.least(110.0), meter.peak(110.0)) == (2.0, 15.0)
 
 
 def test_what_has_just_begun_is_no_flood() -> None:
@@ -43,6 +43,7 @@ def test_nothing_lately_is_a_rate_of_zero_and_no_average(window_s: int) -> None:
     assert meter.rate(5.0) == 0
     assert math.isnan(meter.average(5.0))
     assert math.isnan(meter.peak(5.0))
+    assert math.isnan(meter.least(5.0))
     meter.record(5.0, 3.0)
     assert meter.rate(100.0) == 0
     assert math.isnan(meter.average(100.0))

@@ -260,6 +260,38 @@ def test_all_sub_topologies_are_one_task() -> None:
         assert driver.dropped_records() == {}
 
 
+def test_what_a_topic_gave_and_got_is_told_with_the_debug_level_in_bytes_as_java_counts_them() -> None:
+    builder = StreamsBuilder()
+    texts = builder.stream("in", Consumed.with_(TEXT, TEXT).with_name("source"))
+    texts.to("out", Produced.with_(TEXT, TEXT).with_name("sink"))
+    texts.filter(lambda k, v: v == "long").to(
+        lambda k, v, record: f"out-{k}", Produced.with_(TEXT, TEXT).with_name("chosen")
+    )
+    settings = CONFIG | {"metrics.recording.level": "DEBUG"}
+    with TopologyTestDriver(builder.build(), settings) as driver:
+        source, _ = topics(driver)
+        source.pipe_input("k", "1")
+        source.pipe_input("k", "long", headers=[("header", b"12"), ("empty", None)])
+        told = {
+            (
+                name.tags["processor-node-id"],
+                name.tags["topic"],
+                name.name.removesuffix("-total"),
+            ): metric.metric_value()
+            for name, metric in driver.metrics().items()
+            if "topic" in name.tags
+        }
+    with_headers = 20 + 1 + 4 + 8 + 5
+    assert told == {
+        ("source", "in", "records-consumed"): 2,
+        ("source", "in", "bytes-consumed"): (2 + 20 + 1 + 1) + (2 + with_headers),
+        ("sink", "out", "records-produced"): 2,
+        ("sink", "out", "bytes-produced"): (3 + 20 + 1 + 1) + (3 + with_headers),
+        ("chosen", "out-k", "records-produced"): 1,
+        ("chosen", "out-k", "bytes-produced"): 5 + with_headers,
+    }
+
+
 # stores
 
 

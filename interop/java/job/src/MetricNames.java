@@ -13,20 +13,22 @@ import org.apache.kafka.streams.KafkaStreams;
 
 /**
  * Which metrics the Java library has for the course-revenue topology, at whatever recording level (that decides about
- * values alone): one line of JSON for each, with group, name and the names of the tags. Arguments: bootstrap.servers and
- * a file to write.
+ * values alone) and under either group protocol: one line of JSON for each, with group, name and the names of the tags.
+ * Arguments: bootstrap.servers and a file to write.
  */
 public final class MetricNames {
     public static void main(String[] args) throws Exception {
-        Files.writeString(Path.of(args[1]), "[\n" + String.join(",\n", names(args[0])) + "\n]\n");
+        TreeSet<String> names = names(args[0], "classic");
+        names.addAll(names(args[0], "streams"));
+        Files.writeString(Path.of(args[1]), "[\n" + String.join(",\n", names) + "\n]\n");
     }
 
-    private static TreeSet<String> names(String servers) throws Exception {
+    private static TreeSet<String> names(String servers, String protocol) throws Exception {
         String mark = "metric-names-" + UUID.randomUUID();
         Properties p = new Properties();
         p.putAll(Map.of(
             "bootstrap.servers", servers, "application.id", mark, "metrics.recording.level", "DEBUG",
-            "processing.guarantee", "exactly_once_v2", "auto.offset.reset", "earliest",
+            "processing.guarantee", "exactly_once_v2", "group.protocol", protocol, "auto.offset.reset", "earliest",
             "state.dir", Files.createTempDirectory("metric-names").toString(),
             "job.lines", mark + "-lines", "job.courses", mark + "-courses", "job.output", mark + "-output"));
         List<String> topics = List.of(mark + "-lines", mark + "-courses", mark + "-output");
