@@ -446,6 +446,7 @@ class TopicAdmin:
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
         self._process = process
+        self._stale: set[TopicPartition] = set()
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         counts = self._world.partition_counts
@@ -478,7 +479,7 @@ class TopicAdmin:
             return {}
         log = self._world.log
         assert spec in ("earliest", "latest")
-        return self._ask(lambda: {tp: log(tp).start if spec == "earliest" else self._end(log(tp)) for tp in asked})
+        return self._ask(lambda: {tp: log(tp).start if spec == "earliest" else self._told(log(tp)) for tp in asked})
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         asked = sorted(partitions)
@@ -499,6 +500,15 @@ class TopicAdmin:
 
     def close(self) -> None:
         pass
+
+    def _told(self, log: PartitionLog) -> int:
+        """The end; from a broker that has just lost its leadership an older one, but not twice in a row."""
+        rnd, end = self._world.clock.random, self._end(log)
+        if log.partition in self._stale or rnd.random() >= self._world.plan.stale_ends:
+            self._stale.discard(log.partition)
+            return end
+        self._stale.add(log.partition)
+        return max(log.start, end - rnd.randint(1, 6))
 
     def _end(self, log: PartitionLog) -> int:
         return log.end

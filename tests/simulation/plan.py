@@ -78,6 +78,7 @@ class Plan:
         slow_markers: Share of the markers of transactions that come late.
         strict_epochs: As before 4.4, a streams group takes offsets under a member's newest epoch only.
         transaction_timeout_ms: Below or above the session's.
+        stale_ends: Share of the questions for a log's end that a broker answers which no longer leads, without knowing.
         inputs: Moments with partition and key.
         faults: In their order.
     """
@@ -96,6 +97,7 @@ class Plan:
     slow_markers: float
     transaction_timeout_ms: int
     strict_epochs: bool
+    stale_ends: float
     inputs: list[tuple[float, int, str]] = field(repr=False)
     faults: list[Fault] = field(repr=False)
 
@@ -133,6 +135,7 @@ def draw(seed: int) -> Plan:
         slow_markers=rnd.choice((0.01, 0.3)),
         transaction_timeout_ms=rnd.choice((5_000, 20_000)),
         strict_epochs=rnd.random() < 0.5,
+        stale_ends=rnd.choice((0.0, 0.0, 0.3)),
         inputs=sorted(inputs),
         faults=sorted(faults, key=lambda fault: fault.at_s),
     )

@@ -37,6 +37,7 @@ def _plan(*faults: Fault, exactly_once: bool = True) -> Plan:
         partitions=1,
         loss=0.0,
         slow_markers=0.0,
+        stale_ends=0.0,
         inputs=[(0.2 * number, 0, "x0") for number in range(1, 70)],
         faults=list(faults),
     )
@@ -85,7 +86,7 @@ def test_a_thawed_instance_whose_records_were_purged_by_their_new_owner_joins_ag
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its position was out of range then, and the thread ended by that."""
-    world = World(_plan(Fault(3.0, "freeze", 0, 9.0), Fault(3.0, "freeze", 1, 1.0)))
+    world = World(_plan(Fault(2.8, "freeze", 0, 9.0), Fault(2.8, "freeze", 1, 1.5)))
     with caplog.at_level(logging.WARNING):
         run(world, logs=True)
     assert "app-rows-repartition-0 is read elsewhere" in caplog.text

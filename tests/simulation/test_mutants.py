@@ -6,6 +6,7 @@ Each mutant takes one rule away. ``test_seeds`` runs the same seeds on the produ
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -21,6 +22,7 @@ from headrace.kafka.classic import ClassicMembership
 from headrace.kafka.group_client import GroupConnection
 from headrace.kafka.streams_member import StreamsMember
 from headrace.records import GroupIdentity
+from headrace.runtime import state_updater
 from headrace.runtime.committer import Committer
 from headrace.state.buffer import BufferedStore
 from simulation.clients import Consumer, GroupAdmin, TopicAdmin
@@ -52,6 +54,10 @@ def a_member_that_is_none_commits_as_nobody() -> Iterator[None]:
 
 def a_restore_stops_at_the_last_stable_offset() -> Mutant:
     return patch.object(TopicAdmin, "_end", lambda self, log: log.stable)
+
+
+def a_restore_ends_where_the_brokers_first_said() -> Mutant:
+    return patch.object(state_updater, "_Changelog", functools.partial(state_updater._Changelog, confirmed=True))
 
 
 def a_restore_does_not_wait_for_offsets_in_a_transaction() -> Mutant:
@@ -150,20 +156,21 @@ def a_streams_member_repeats_only_what_has_changed() -> Mutant:
 
 
 NOTICED_BY: dict[Callable[[], Mutant], tuple[int, ...]] = {
-    a_member_that_is_none_commits_as_nobody: (8,),
-    a_restore_stops_at_the_last_stable_offset: (29,),
-    a_restore_does_not_wait_for_offsets_in_a_transaction: (59,),
+    a_member_that_is_none_commits_as_nobody: (86,),
+    a_restore_stops_at_the_last_stable_offset: (11,),
+    a_restore_ends_where_the_brokers_first_said: (11,),
+    a_restore_does_not_wait_for_offsets_in_a_transaction: (47,),
     stores_are_written_before_the_commit: (6,),
     an_old_changelog_offset_is_written: (39,),
-    a_commit_of_unknown_outcome_counts_as_done: (398,),
+    a_commit_of_unknown_outcome_counts_as_done: (750,),
     offsets_are_committed_beside_the_transaction: (6,),
-    offsets_of_waiting_records_are_committed: (15,),
+    offsets_of_waiting_records_are_committed: (11,),
     aborted_records_are_read: (1,),
     tasks_are_given_before_they_are_given_up: (1,),
     a_wish_to_join_again_is_forgotten: (785,),
-    a_new_epoch_is_lent_to_old_tasks: (11,),
-    a_streams_member_says_that_tasks_are_closed_which_are_not: (13,),
-    a_streams_member_repeats_only_what_has_changed: (48,),
+    a_new_epoch_is_lent_to_old_tasks: (69,),
+    a_streams_member_says_that_tasks_are_closed_which_are_not: (11,),
+    a_streams_member_repeats_only_what_has_changed: (872,),
 }
 """Seeds that do, to be tried first; another change of the product or of the world may make others do."""
 

@@ -10,6 +10,9 @@ restores, standby tasks are not read.
 
 A restore ends by the high watermark read with READ_UNCOMMITTED and by the consumer's position, which passes aborted
 records and markers: ending by the last stable offset would leave out what an unfinished transaction is about to commit.
+The watermark is asked for once more when it is reached: a broker that just lost its leadership without knowing (it was
+frozen, or cut off) answers with an old one, and a store that ends there would come up short. For the same reason a log
+that seems to end before what a store already has is looked at again for a while before the store is given up.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ _BATCH = 10_000
 _COMMITTED_WAIT_S = 0.25
 _SIGN_OF_LIFE_S = 1.0
 _RETRY_S = 0.1
+_DOUBT_S = 2.0
 _PROGRESS_S = 5.0
 
 
@@ -72,6 +76,8 @@ class _Changelog:
     started: float
     store: str
     count: int = 0
+    confirmed: bool = False
+    """Whether the end was asked for again when it was reached."""
 
 
 @dataclass(slots=True)
@@ -83,6 +89,8 @@ class _Job:
     count: int = 0
     not_before: float = 0.0
     """When the brokers are asked again after they had no answer."""
+    doubted_since: float | None = None
+    """Since when the brokers have told of a log that does not fit a store."""
 
 
 class _Found(NamedTuple):
@@ -311,6 +319,7 @@ class StateUpdater:
                 if self._removing or self._stop:
                     # whoever takes tasks back should not wait for the broker calls of all the others
                     return
+        self._finish_reached(consumer)
         reading = {tp: job for job in self._jobs.values() for tp in job.open}
         if reading:
             self._read(consumer, reading)
@@ -337,12 +346,9 @@ class StateUpdater:
         for tp, records in batch.records.items():
             if tp in reading and tp in reading[tp].open:
                 self._apply(reading[tp], tp, records)
-        positions = consumer.position([tp for job in self._jobs.values() for tp in job.open])
         self._log_progress()
+        self._finish_reached(consumer)
         for job in list(self._jobs.values()):
-            for tp, changelog in list(job.open.items()):
-                if positions[tp] >= changelog.end:
-                    self._finish(consumer, job, tp, changelog, positions[tp])
             if job.open and time.monotonic() > job.deadline:
                 self._fail(
                     consumer,
@@ -353,9 +359,41 @@ class StateUpdater:
                     ),
                 )
 
+    def _finish_reached(self, consumer: RecordConsumer) -> None:
+        """Finish the changelogs that are read up to their end, when a second look finds the same end."""
+        being_read = [tp for job in self._jobs.values() for tp in job.open]
+        if not being_read:
+            return
+        positions = consumer.position(being_read)
+        reached = [
+            (job, tp, changelog)
+            for job in self._jobs.values()
+            for tp, changelog in job.open.items()
+            if positions[tp] >= changelog.end
+        ]
+        # the end of an input topic that serves as changelog is the committed offset
+        unsure = [(job, tp) for job, tp, changelog in reached if not changelog.confirmed]
+        asked = [tp for job, tp in unsure if tp not in job.task.source_changelogs]
+        try:
+            ends = self._admin.list_offsets(asked, "latest") if asked else {}
+        except (TimeoutException, MissingSourceTopicException) as e:
+            _log.debug("the ends of changelogs are asked for again: %s", e)
+            return
+        except Exception as e:
+            for job in {id(job): job for job, _ in unsure}.values():
+                self._fail(consumer, job, e)
+            return
+        for job, tp, changelog in reached:
+            changelog.confirmed = True
+            if ends.get(tp, 0) > changelog.end:
+                _log.info("changelog %s ends at %d, not at %d as was said before", tp, ends[tp], changelog.end)
+                changelog.end = ends[tp]
+            if positions[tp] >= changelog.end:
+                self._finish(consumer, job, tp, changelog, positions[tp])
+
     def _apply(self, job: _Job, tp: TopicPartition, records: list[RawRecord]) -> None:
         end = job.open[tp].end
-        if records[-1][0] >= end:
+        if records[-1][0] >= end and tp in job.task.source_changelogs:
             # of an input topic that serves as changelog, what is not committed is still to be processed
             records = [record for record in records if record[0] < end]
             if not records:
@@ -417,10 +455,7 @@ class StateUpdater:
         except (TimeoutException, MissingSourceTopicException):
             return True
         for job in jobs:
-            try:
-                self._open_changelogs(consumer, job, found)
-            except Exception as e:
-                self._fail(consumer, job, e)
+            self._attempt(consumer, job, lambda consumer, job: self._open_changelogs(consumer, job, found))
         return False
 
     def _begin(self, consumer: RecordConsumer, job: _Job) -> None:
@@ -442,9 +477,11 @@ class StateUpdater:
         committed = {tp: found.committed[tp] for tp in task.partitions}
         check_origins(task, found.topic_ids)
         offsets: dict[TopicPartition, int] = {}
+        opened: dict[TopicPartition, _Changelog] = {}
         for tp, store in task.changelogs.items():
             known, start, end = store.rows.body.offset(), found.starts[tp], found.ends[tp]
             if known is not None and not start <= known <= end:
+                self._doubt(job, tp)
                 raise TaskCorruptedException(
                     f"task {task.id}: store {store.name} reflects offset {known} of {tp}, but the log holds "
                     f"{start} to {end}: the topic was deleted or truncated. The local store is dropped and "
@@ -457,22 +494,30 @@ class StateUpdater:
                 # what comes after is input: the task processes it itself
                 entry = committed.get(tp)
                 end = begin if entry is None else min(entry.offset, end)
-            job.open[tp] = _Changelog(begin, end, time.monotonic(), store.name)
-            _log.debug("task %s: restoring %s from %d to %d", task.id, tp, begin, end)
-            self._listener.on_restore_start(tp, store.name, begin, end)
-        task.metrics.to_restore = sum(log.end - log.position for log in job.open.values())
+            opened[tp] = _Changelog(begin, end, time.monotonic(), store.name)
         consumer.incremental_assign(offsets)
-        job.committed = committed
-        for tp, changelog in list(job.open.items()):
-            if changelog.position >= changelog.end:
-                self._finish(consumer, job, tp, changelog, changelog.position)
+        job.open, job.committed = opened, committed
+        task.metrics.to_restore = sum(log.end - log.position for log in opened.values())
+        for tp, changelog in opened.items():
+            _log.debug("task %s: restoring %s from %d to %d", task.id, tp, changelog.position, changelog.end)
+            self._listener.on_restore_start(tp, changelog.store, changelog.position, changelog.end)
+
+    def _doubt(self, job: _Job, tp: TopicPartition) -> None:
+        """Have the brokers asked again, for a while, about a log that does not fit a store."""
+        now = time.monotonic()
+        if job.doubted_since is None:
+            job.doubted_since = now
+        if now - job.doubted_since < _DOUBT_S:
+            raise TimeoutException(f"{tp} seems to have been truncated; its leader is asked again")
 
     def _finish(
         self, consumer: RecordConsumer, job: _Job, tp: TopicPartition, changelog: _Changelog, position: int
     ) -> None:
         del job.open[tp]
         consumer.incremental_unassign([tp])
-        job.task.changelogs[tp].rows.restore([], min(position, changelog.end))
+        if tp in job.task.source_changelogs:
+            position = min(position, changelog.end)
+        job.task.changelogs[tp].rows.restore([], position)
         _log.info(
             "Restored store %s partition %d: %d records in %.3f seconds",
             changelog.store,

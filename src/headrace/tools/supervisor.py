@@ -176,7 +176,8 @@ def _stop(everyone: list[_Instance]) -> int:
             log.error("%s: did not end within %.0f s and is killed", one.name, _STOP_S)
             one.process.kill()
             code = one.process.wait()
-        worst = max(worst, int(code != 0))
+        # one that was still starting has joined nothing yet, and ends by the signal itself
+        worst = max(worst, int(code not in (0, -signal.SIGTERM)))
         if one.reader is not None:
             one.reader.join(5.0)
     return worst

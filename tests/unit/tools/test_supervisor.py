@@ -48,6 +48,13 @@ def test_one_that_fails_starts_again_and_a_stop_ends_all_in_order(tmp_path: Path
     assert sorted(lines) == ["[instance-1] ready\n", "[instance-2] boom\n", "[instance-2] ready\n"]
 
 
+def test_a_stop_that_meets_one_before_it_listens_to_signals_is_in_order() -> None:
+    lines: list[str] = []
+    when(lambda: sum("up" in line for line in lines) == 2)
+    starting = "import signal; print('up', flush=True); signal.pause()"
+    assert supervise(lambda k: script(STEADY.replace("ready", "up") if k == 1 else starting), 2, lines.append) == 0
+
+
 def test_a_wrong_configuration_ends_all_of_them() -> None:
     lines: list[str] = []
     assert supervise(lambda k: script(STEADY if k == 1 else "raise SystemExit(2)"), 2, lines.append) == 2
