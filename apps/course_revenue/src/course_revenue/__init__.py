@@ -17,6 +17,7 @@
 ``stepping``  bringing the job right before a record that stops it
 ``rebuild``, ``rebuilding``  the totals anew from the first line on
 ``following`` how far a job has got; ``jobs`` an instance in a process; ``progress`` of what goes on
+``dashboard`` the totals on a web page
 ``screen``    what a demo shows
 ``demo``      all of it on a local Kafka, in one terminal
 ``cli``       the ``course-revenue`` command; ``operations``, ``loading`` and ``rebuild`` parts

@@ -1,4 +1,4 @@
-"""The ``course-revenue`` command: topics, load, run, totals, reconcile, and demo, which is all of them on this machine.
+"""The ``course-revenue`` command: topics, load, run, totals, dashboard, reconcile; demo is all of them on this machine.
 
 What operators need beside these is in ``operations``. Exit codes: 0 done, 1 failed or refused (for ``reconcile``: the
 totals differ from the input), 2 the command line or a setting is wrong.
@@ -15,6 +15,7 @@ import typer
 from course_revenue.adjustments import read_adjustments, skipped
 from course_revenue.checks import Reconciliation, sum_input
 from course_revenue.checks import reconcile as compare
+from course_revenue.dashboard.command import dashboard
 from course_revenue.demo import DemoOptions, run_demo
 from course_revenue.formats import formats
 from course_revenue.loading import load
@@ -49,6 +50,7 @@ app.command()(check)
 app.command()(skip_record)
 app.command()(rebuild)
 app.command()(load)
+app.command()(dashboard)
 app.add_typer(rejected_app, name="rejected")
 
 

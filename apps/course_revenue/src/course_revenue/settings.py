@@ -12,6 +12,8 @@
 | course.revenue.format              | json                              | ``json`` or ``avro``, see formats          |
 | course.revenue.adjustments.file    | course-revenue-adjustments.jsonl  | what was skipped by hand, see adjustments  |
 | course.revenue.commit.before       |                                   | TOPIC-PARTITION@OFFSET,…, see stepping     |
+| course.revenue.currency            | eur                               | ``eur`` or ``usd``: what the cents are of  |
+| course.revenue.dashboard.job       | headrace.http.port of this host   | the job's ports, ``http://…`` with commas  |
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.formats import Format
@@ -47,9 +50,16 @@ class Dedupe(Enum):
     """Order id and line id make it the same line, and it adds nothing."""
 
 
+class Currency(Enum):
+    """What cents are shown as (``course.revenue.currency``); amounts are never converted."""
+
+    EUR = "eur"
+    USD = "usd"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Topic names, the form of values, and what is done with broken lines and with repeated ones."""
+    """Topic names, the form of values, what is done with broken lines and with repeated ones, what the page shows."""
 
     lines: str = "commerce.purchase_line"
     courses: str = "commerce.courses"
@@ -61,6 +71,8 @@ class Settings:
     format: Format = Format.JSON
     adjustments: str = "course-revenue-adjustments.jsonl"
     commit_before: tuple[Place, ...] = ()
+    currency: Currency = Currency.EUR
+    job_addresses: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> Settings:
@@ -129,6 +141,19 @@ def _places(key: str, value: object) -> tuple[Place, ...]:
     return places
 
 
+def _addresses(key: str, value: object) -> tuple[str, ...]:
+    found = tuple(part.strip().rstrip("/") for part in str(value).split(",") if part.strip())
+    for one in found:
+        try:
+            parts = urlsplit(one)
+            right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            right = False
+        if not right:
+            raise ConfigException(f"{key} must be addresses such as http://host:8080 with commas, not {one!r}")
+    return found
+
+
 _topic: Final = _text("the name of a topic")
 
 _ROWS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
@@ -142,5 +167,7 @@ _ROWS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
     "course.revenue.format": ("format", _one_of(Format)),
     "course.revenue.adjustments.file": ("adjustments", _text("the name of a file")),
     COMMIT_BEFORE: ("commit_before", _places),
+    "course.revenue.currency": ("currency", _one_of(Currency)),
+    "course.revenue.dashboard.job": ("job_addresses", _addresses),
 }
 """By key, the field and what makes its value of what was given."""

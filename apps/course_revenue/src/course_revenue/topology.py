@@ -49,6 +49,8 @@ STORE: Final = "course-revenue"
 CONTRACT: Final = "line-contract"
 ACCEPTED: Final = "accepted-lines"
 REJECTED: Final = "rejected-lines"
+REJECTED_REASON: Final = "rejected: "
+"""Begins the reason under which a line that goes to the rejected topic is counted; the rule's name follows."""
 
 
 def build(config: StreamsConfig) -> Topology:
@@ -203,4 +205,5 @@ class LineContract(Processor["Received[LineKey]", "Received[PurchaseLine] | None
                 source.partition,
                 source.offset,
             )
+        self.context.drop_record(REJECTED_REASON + reason)
         self.context.forward(record.with_headers(headers), REJECTED)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from course_revenue.dashboard.job import Freshness, Job, Task, freshness, hot, read_tasks
+
+NOW = 1_800_000_000_000
+AT = "http://one:1"
+
+
+def told(
+    *tasks: dict[str, Any],
+    state: str = "RUNNING",
+) -> tuple[Any, ...]:
+    return read_tasks(json.dumps({"client_id": "c", "state": state, "tasks": list(tasks)}).encode())
+
+
+def task(
+    name: str = "0_0", *, offset: int = 0, end: int = 0, done: int = 0, commit: int | None = None, **more: Any
+) -> dict[str, Any]:
+    return {
+        "id": name,
+        "type": "active",
+        "state": "RUNNING",
+        "partitions": [{"topic": "lines", "partition": 0, "offset": offset, "end": end, "lag": end - offset}],
+        "records_total": done,
+        "last_commit_ms": commit,
+        **more,
+    }
+
+
+def test_a_supervisors_answer_is_the_list_of_its_instances() -> None:
+    page = {
+        "instances": [
+            {"instance": "instance-1", "starts": 1, "answers": True, "state": "RUNNING", "tasks": [task()]},
+            {"instance": "instance-2", "starts": 4, "answers": False, "reason": "it does not answer"},
+        ]
+    }
+    first, second = read_tasks(json.dumps(page).encode())
+    assert (first.instance, first.tasks[0].lag) == ("instance-1", 0)
+    assert (second.answers, second.reason, second.starts) == (False, "it does not answer", 4)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"tasks": 4}'])
+def test_something_else_than_tasks_is_no_answer(body: bytes) -> None:
+    with pytest.raises(ValueError, match="no list of tasks"):
+        read_tasks(body)
+
+
+def test_what_waited_is_counted_from_where_it_was_first_seen_until_the_task_has_passed_it() -> None:
+    job = Job([AT])
+    job.answered(AT, told(task(offset=10, end=10)), NOW)
+    assert job.waited_ms() == 0
+    job.answered(AT, told(task(offset=10, end=15)), NOW + 1_000)
+    job.answered(AT, told(task(offset=14, end=30)), NOW + 9_000)
+    assert job.waited_ms() == 8_000
+    job.answered(AT, told(task(offset=15, end=30)), NOW + 10_000)
+    assert job.waited_ms() == 1_000
+    job.answered(AT, told(task(offset=30, end=30)), NOW + 11_000)
+    assert job.waited_ms() == 0
+
+
+def test_lines_that_were_counted_and_not_committed_wait_too() -> None:
+    job = Job([AT])
+    job.answered(AT, told(task(done=5, commit=1)), NOW)
+    job.answered(AT, told(task(done=9, commit=1)), NOW + 1_000)
+    job.answered(AT, told(task(done=9, commit=1)), NOW + 4_000)
+    assert job.waited_ms() == 3_000
+    job.answered(AT, told(task(done=9, commit=2)), NOW + 5_000)
+    assert job.waited_ms() == 0
+
+
+def test_the_longest_wait_of_all_tasks_counts() -> None:
+    job = Job([AT])
+    for second in (0, 7):
+        job.answered(AT, told(task("0_0"), task("0_1", offset=0, end=5)), NOW + second * 1000)
+    assert job.waited_ms() == 7_000
+
+
+def test_of_a_job_that_does_not_answer_nothing_is_known() -> None:
+    job = Job([AT])
+    assert (job.answers, job.waited_ms()) == (False, None)
+    job.answered(AT, told(task()), NOW)
+    assert job.answers
+    job.failed(AT, "refused", NOW + 5)
+    job.failed(AT, "refused", NOW + 9)
+    assert (job.answers, job.waited_ms(), job.endpoints[AT].since_ms) == (False, None, NOW + 5)
+    job.answered(AT, told(task()), NOW + 20)
+    assert (job.answers, job.endpoints[AT].since_ms, job.endpoints[AT].failure) == (True, NOW + 20, None)
+
+
+def test_standby_tasks_neither_wait_nor_are_hot() -> None:
+    job = Job([AT])
+    standby = {**task("1_0", offset=0, end=9_999), "type": "standby"}
+    job.answered(AT, told(standby), NOW)
+    job.answered(AT, told(standby), NOW + 90_000)
+    assert job.waited_ms() is None
+    assert hot(job.tasks()) == {}
+
+
+def test_rejected_lines_are_counted_out_of_all_drops() -> None:
+    job = Job([AT, "http://two:2"])
+    job.answered(AT, told(task(dropped={"rejected: unknown_line_type": 2, "duplicate line": 5})), NOW)
+    job.answered("http://two:2", told(task("0_1", dropped={"rejected: no_value": 1, "duplicate line": 1})), NOW)
+    assert job.rejected() == 3
+    assert job.dropped() == {"rejected: unknown_line_type": 2, "rejected: no_value": 1, "duplicate line": 6}
+
+
+def active(name: str, rate: float, lag: int = 0) -> Task:
+    (one,) = told(task(name, end=lag, records_per_second=rate))
+    made: Task = one.tasks[0]
+    return made
+
+
+def test_a_task_with_twice_its_neighbours_rate_or_lag_is_hot() -> None:
+    tasks = [active("0_0", 100), active("0_1", 110), active("1_0", 20), active("1_1", 90, 500), active("1_2", 25, 90)]
+    assert hot(tasks) == {"1_1": ["rate", "lag"]}
+
+
+def test_small_differences_and_single_tasks_are_not_hot() -> None:
+    assert hot([active("0_0", 9_000)]) == {}
+    assert hot([active("0_0", 0.2), active("0_1", 0.0), active("1_0", 100, 40), active("1_1", 120, 0)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("age", "waited", "verdict"),
+    [
+        (1_000, 0, "fresh"),
+        (1_000, None, "fresh"),
+        (61_000, 0, "caught_up"),
+        (61_000, None, "unknown"),
+        (1_000, 60_001, "late"),
+        (61_000, 60_001, "late"),
+        (None, 0, "empty"),
+        (None, 70_000, "late"),
+    ],
+)
+def test_the_promise_is_judged_by_what_waits_before_the_age_of_what_is_in(
+    age: int | None, waited: int | None, verdict: str
+) -> None:
+    newest = None if age is None else NOW - age
+    assert freshness(newest, waited, NOW) == Freshness(verdict, age, waited)
