@@ -132,9 +132,10 @@ class BoundTask:
             self._stores.close()
 
     def close_operators(self) -> None:
-        """Close processors only. The first error is raised after all have been tried."""
+        """Close processors only, parents before children. The first error is raised after all have been tried."""
         first: Exception | None = None
-        for close in reversed(self._closers):
+        # as in Java: what one forwards as it closes meets children that are open still
+        for close in self._closers:
             try:
                 close()
             except Exception as e:

@@ -254,14 +254,19 @@ class Committer:
         return pause
 
     def close(self, clean: bool) -> None:
-        """Free the producer; an open transaction is aborted unless all was committed."""
-        if not clean:
+        """Free the producer; an open transaction is aborted, also one that processors have begun as they were closed.
+
+        Args:
+            clean: Whether all was committed before the tasks were closed.
+        """
+        if self._shared.exactly_once or not clean:
             try:
                 self._producer.abort_transaction(_LAST_ABORT_S)
             except KafkaException as e:
                 _log.info("%s: the last transaction was not aborted: %s", self._name, e)
-        # at least once, what was sent before the end may as well arrive: dead letters of what it ends by are among it
-        self._producer.close(0.0 if clean or self._shared.exactly_once else _LAST_SENDS_S)
+        # at least once, what was sent before the end may as well arrive: dead letters of what it ends by are among it,
+        # and what processors send as they close
+        self._producer.close(0.0 if self._shared.exactly_once else _LAST_SENDS_S)
 
     def retried(self, what: str, call: Callable[[], P]) -> P:
         """``call`` until it does not time out, for up to ``task.timeout.ms``; the membership stays alive meanwhile.

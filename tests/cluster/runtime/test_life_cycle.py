@@ -9,7 +9,20 @@ import pytest
 from cluster.instances import wait_until
 from cluster.runtime.counting import counting, running, totals_of, write
 
-from headrace import KafkaStreams, State, StreamsConfig, StreamThreadExceptionResponse
+from headrace import (
+    Consumed,
+    KafkaStreams,
+    Processor,
+    Produced,
+    Record,
+    Serdes,
+    State,
+    StreamsBuilder,
+    StreamsConfig,
+    StreamThreadExceptionResponse,
+)
+from headrace.records import TopicPartition
+from headrace.topics import TopicAdmin, TopicReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +98,54 @@ def test_a_paused_client_stays_in_the_group_and_processes_nothing(
         streams.resume()
         wait_until(lambda: totals.total() == 21_000, "all lines, each once")
         assert not streams.is_paused()
+
+
+class Farewell(Processor[Any, Any, Any, Any]):
+    """Forwards when it is closed, which is after the last commit."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+    def close(self) -> None:
+        self.context.forward(Record(b"k", b"closed", 1))
+        self._then()
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_what_processors_send_as_they_close_is_aborted_or_arrives(
+    guarantee: str, settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    """Exactly-once, a transaction stayed open until it timed out, and readers stood still; else the records were lost.
+
+    As in Java, whose producer aborts the one as it closes, and sends the others.
+    """
+    exactly_once = guarantee == "exactly_once_v2"
+    admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
+    partitions = [TopicPartition(unique("out"), number) for number in range(2)]
+
+    def end(*, read_committed: bool) -> int:
+        return sum(admin.list_offsets(partitions, "latest", read_committed=read_committed).values())
+
+    def on_its_way() -> None:
+        if exactly_once:
+            wait_until(lambda: end(read_committed=False) > end(read_committed=True), "a record in a transaction")
+
+    raw, builder = Serdes.Bytes(), StreamsBuilder()
+    stream = builder.stream(unique("in"), Consumed.with_(raw, raw))
+    stream.process(lambda: Farewell(on_its_way)).to(unique("out"), Produced.with_(raw, raw))
+    write(bootstrap_servers, unique("in"), 10)
+    try:
+        with running(builder.build(), settings | {"processing.guarantee": guarantee}):
+            wait_until(lambda: end(read_committed=True) >= 10, "the records")
+        assert end(read_committed=True) == end(read_committed=False)
+        with TopicReader(bootstrap_servers, unique("out")) as reader:
+            seen = [record.value for record in reader.to_end(30.0)]
+        assert seen.count(b"closed") == (0 if exactly_once else 2)
+    finally:
+        admin.close()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "streams"])

@@ -257,6 +257,30 @@ def test_suppliers_make_one_processor_a_task_and_it_is_closed_once() -> None:
     assert events == ["init", "process", "process", "close"]
 
 
+def test_what_a_processor_forwards_as_it_closes_meets_children_that_are_open_still() -> None:
+    events: list[str] = []
+
+    class Told(Processor[Any, Any, Any, Any]):
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def process(self, record: Record[Any, Any]) -> None:
+            events.append(f"{self._name} gets {record.value}")
+
+        def close(self) -> None:
+            self.context.forward(Record("k", f"the last of {self._name}", 0))
+            events.append(f"{self._name} closes")
+
+    topology = (
+        Topology()
+        .add_source("s", "in")
+        .add_processor("parent", lambda: Told("parent"), "s")
+        .add_processor("child", lambda: Told("child"), "parent")
+    )
+    TopologyTestDriver(topology, CONFIG).close()
+    assert events == ["child gets the last of parent", "parent closes", "child closes"]
+
+
 def test_a_failed_task_closes_its_processors_too() -> None:
     closed: list[bool] = []
 
