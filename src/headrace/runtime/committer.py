@@ -37,6 +37,7 @@ from headrace.errors import (
 )
 from headrace.kafka import CommitOutcomeUnknownException, RecordProducer, SendFailedException
 from headrace.runtime.collector import ProducerCollector
+from headrace.runtime.patience import Patience
 
 if TYPE_CHECKING:
     import threading
@@ -58,8 +59,6 @@ _LAST_SENDS_S = 5.0
 _LAST_ABORT_S = 3.0
 """Brokers that did not answer before are not waited for long: whoever comes next ends the transaction by its id."""
 _DOUBT_PAUSE_S = 0.005
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
 
 
 class Committer:
@@ -99,8 +98,7 @@ class Committer:
         spare_s = transaction_s - shared.commit_interval_ms / 1000
         self._longest_doubt_s = min(transaction_s / 4, spare_s / 2) if shared.exactly_once else 0.0
         self._last = time.monotonic()
-        self._failing_since: float | None = None
-        self._pause_s = _FIRST_PAUSE_S
+        self._patience = Patience(shared.task_timeout_ms / 1000)
         self._careful = False
         self.commits = 0
         """Number of commits so far."""
@@ -190,8 +188,7 @@ class Committer:
         self.commits += 1
         if anything:
             self.careful = False
-            self._failing_since = None
-            self._pause_s = _FIRST_PAUSE_S
+            self._patience.succeeded()
         _log.debug("%s: committed %d offsets in %.1f ms", self._name, len(offsets), 1e3 * (time.monotonic() - started))
         return anything
 
@@ -241,17 +238,14 @@ class Committer:
         """Seconds to wait before tasks are made again after ``error``: longer each time without a commit between.
 
         Raises:
-            StreamsException: No commit has succeeded for ``task.timeout.ms``.
+            StreamsException: There has been nothing but failures for ``task.timeout.ms``.
         """
-        now = time.monotonic()
-        self._failing_since = self._failing_since or now
-        failing_s = now - self._failing_since
+        failing_s = self._patience.failed(time.monotonic())
         if failing_s > self._shared.task_timeout_ms / 1000:
             raise StreamsException(
                 f"{self._name}: no commit has succeeded for {failing_s:.0f} s (task.timeout.ms): {error}"
             ) from error
-        pause, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
-        return pause
+        return self._patience.pause_s()
 
     def close(self, clean: bool) -> None:
         """Free the producer; an open transaction is aborted, also one that processors have begun as they were closed.
