@@ -146,8 +146,9 @@ class RocksDBBody:
     def clear(self) -> None:
         """See the protocol."""
         # rows first: after a crash in between, offset and origin still say what is not to be trusted
-        keys = [key for key, _ in self.scan(None, None, reverse=False)]
-        self.write([(key, None) for key in keys], None)
+        last = next(self.scan(None, None, reverse=True), None)
+        if last is not None:
+            self.delete_below(last[0] + b"\0")
         batch: Any = rocksdict.WriteBatch(raw_mode=True)
         batch.delete(b"offset", self._meta)
         batch.delete(b"origin", self._meta)

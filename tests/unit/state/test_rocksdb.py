@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -242,3 +243,18 @@ def test_a_cleared_body_is_as_new(tmp_path: Path) -> None:
     again = RocksDBBody(tmp_path / "s")
     assert (list(again.scan(None, None, False)), again.offset(), again.origin()) == ([], None, None)
     again.close()
+
+
+def test_clearing_a_body_does_not_gather_its_keys(tmp_path: Path) -> None:
+    body = RocksDBBody(tmp_path / "store")
+    body.write([(b"%08d" % number, b"v") for number in range(20_000)], 7)
+    tracemalloc.start()
+    try:
+        body.clear()
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert list(body.scan(None, None, reverse=False)) == []
+    body.write([(b"%08d" % 19_999, b"anew")], 1)
+    assert list(body.scan(None, None, reverse=False)) == [(b"00019999", b"anew")]
+    body.close()
