@@ -196,7 +196,10 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
                 await base.wait_for(found, _LOOK_EVERY_MS)
             except kp.KafkaTimeoutError:
                 if found.is_done:
-                    raise
+                    # it ended just when this wait for it did
+                    if found.failed():
+                        raise found.exception from None
+                    return
                 if self._refusal is not None:
                     raise self._refusal from None
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import kafka
 import pytest
@@ -12,6 +12,8 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from headrace.assignment import GroupMember, MemberAssignment
 from headrace.errors import TaskMigratedException, TimeoutException
+from headrace.kafka.connections import KafkaNetClient, NetworkSelector, _Connections
+from headrace.kafka.errors import kp
 from headrace.kafka.group_admin import GroupAdmin
 from headrace.kafka.group_client import (
     GroupConnection,
@@ -173,6 +175,31 @@ def test_nobody_there_is_a_timeout(unique: Callable[[str], str]) -> None:
     with pytest.raises(TimeoutException):
         GroupConnection({"bootstrap_servers": ["127.0.0.1:1"]}, settings, Recorder("t"), connect_timeout_ms=500)
     assert time.monotonic() - began < 5
+
+
+class JustInTime(_Connections):
+    """A first contact that succeeds at the very moment at which a wait for it runs out."""
+
+    async def wait_for(self, future: Any, timeout_ms: float | None) -> Any:
+        base: Any = super()
+        found = await base.wait_for(future, None if future is self._bootstrap_future else timeout_ms)
+        if future is self._bootstrap_future:
+            raise kp.KafkaTimeoutError("just too late")
+        return found
+
+
+def test_a_first_contact_that_succeeds_as_the_wait_for_it_runs_out_has_succeeded(bootstrap_servers: str) -> None:
+    """It was a timeout of 100 ms, whatever the limit, on machines that were slow."""
+    configs = {"bootstrap_servers": [bootstrap_servers]}
+    net = NetworkSelector(**configs)
+    connections: Any = JustInTime(net, **configs)
+    client = KafkaNetClient(net, connections, **configs)
+    net.start()
+    try:
+        connections.bootstrap(30_000)
+    finally:
+        net.stop(timeout_ms=5_000)
+        client.close()
 
 
 def test_a_subscription_of_a_newer_version_is_still_read() -> None:
