@@ -292,6 +292,11 @@ class StreamTask:
         """When the next punctuation by the wall clock is due (epoch ms)."""
         return self._bound.punctuations.next_wall_clock()
 
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether anything was done since the last commit."""
+        return self._processed_since_commit > 0 or self._bound.commit_requested
+
     def wants_commit(self) -> bool:
         """Whether a processor asked for a commit, or uncommitted writes fill their memory."""
         if self._bound.commit_requested:

@@ -498,7 +498,7 @@ class StreamThread:
             self._consumer_errors(batch.errors)
             punctuation = NEVER if paused else self._until_punctuation()
             patience = NEVER if self.state is ThreadState.RUNNING else _SETTLING_S
-            longest = min(self._shared.poll_ms / 1000, patience, self._committer.wait(), punctuation)
+            longest = min(self._shared.poll_ms / 1000, patience, self._until_commit(), punctuation)
             waits = time.monotonic()
             batch = self._consumer.poll(longest, 1)
             self._waited_s += time.monotonic() - waits
@@ -520,6 +520,11 @@ class StreamThread:
             self._consumer.position(self._by_partition),
             lambda tp: self._consumer.watermarks(tp, cached=True)[1],
         )
+
+    def _until_commit(self) -> float:
+        # with nothing to commit it may be late: a short commit.interval.ms would keep an idle thread busy
+        anything = any(task.has_uncommitted for task in self._running.values())
+        return self._committer.wait() if anything else NEVER
 
     def _until_punctuation(self) -> float:
         due = min((task.next_wall_clock() for task in self._running.values()), default=NEVER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -98,6 +99,27 @@ def test_a_paused_client_stays_in_the_group_and_processes_nothing(
         streams.resume()
         wait_until(lambda: totals.total() == 21_000, "all lines, each once")
         assert not streams.is_paused()
+
+
+def test_an_idle_client_is_idle_however_often_it_is_to_commit(
+    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    """With commit.interval.ms=0 it asked for records without ever waiting for any."""
+    write(bootstrap_servers, unique("in"), 1_000)
+    often = settings | {"commit.interval.ms": "0", "processing.guarantee": "at_least_once", "poll.ms": "200"}
+    with (
+        running(counting(unique("in"), unique("out")), often) as streams,
+        totals_of(bootstrap_servers, unique("out")) as totals,
+    ):
+        wait_until(lambda: totals.total() == 1_000, "the lines")
+        wait_until(lambda: streams.state() is State.RUNNING, "RUNNING")
+
+        def polls() -> float:
+            return float(next(m.metric_value() for n, m in streams.metrics().items() if n.name == "poll-total"))
+
+        before, began = polls(), time.monotonic()
+        wait_until(lambda: polls() >= before + 20, "20 waits for records")
+        assert time.monotonic() - began > 1.0
 
 
 class Farewell(Processor[Any, Any, Any, Any]):
