@@ -778,7 +778,11 @@ class StreamThread:
             self._updater.submit(lambda: self._admin.delete_records(offsets))
 
     def _look_after_topics(self) -> None:
-        """Records in partitions added to a source topic would be read by nobody: say so and end."""
+        """Look at the topics now and then.
+
+        Raises:
+            StreamsException: Partitions were added to a source topic: their records would be read by nobody.
+        """
         if self._changed_topic is not None:
             raise StreamsException(self._changed_topic)
         if self._topics_changed:
@@ -789,10 +793,14 @@ class StreamThread:
         self._last_look = now
         plan = self._plan
         sources = {topic for topics in plan.source_topics.values() for topic in topics}
+        asked = sources | self._counts.keys()
 
         def look() -> None:
-            for topic, count in self._admin.partition_counts(sources).items():
-                if count != plan.partition_counts[topic]:
+            counts = self._admin.partition_counts(asked)
+            # partitioners of sinks are told of partitions that were added
+            self._counts.update(counts)
+            for topic in sources & counts.keys():
+                if (count := counts[topic]) != plan.partition_counts[topic]:
                     self._changed_topic = (
                         f"Topic {topic} now has {count} partitions instead of {plan.partition_counts[topic]}: "
                         "tasks and internal topics are laid out for the former number. A rebuild is needed (headrace "

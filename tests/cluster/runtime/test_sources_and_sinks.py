@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from headrace import (
     AutoOffsetReset,
@@ -29,7 +31,7 @@ from headrace import (
     StreamsBuilder,
     Topology,
 )
-from headrace.topics import NewTopic, TopicWriter, ensure_topics
+from headrace.topics import NewTopic, TopicReader, TopicWriter, ensure_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -222,3 +224,32 @@ def test_a_reset_by_duration_begins_with_the_records_that_are_young_enough(
         assert read(out, 1)[0][1] == b"young"
         write(brokers, quiet, ("k", b"now", now))
         assert [value for _, value, _, _ in read(out, 2)] == [b"young", b"now"]
+
+
+class ToTheLast:
+    """A partitioner that chooses the last partition there is."""
+
+    def partitions(self, topic: str, key: str | None, value: str | None, num_partitions: int) -> frozenset[int]:
+        return frozenset({num_partitions - 1})
+
+
+def test_a_partitioner_is_told_of_partitions_that_were_added_to_its_topic(
+    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    ensure_topics(bootstrap_servers, [NewTopic(unique("in"), 1), NewTopic(unique("out"), 1)])
+    builder = StreamsBuilder()
+    builder.stream(unique("in"), AS_TEXT).to(unique("out"), Produced.with_(TEXT, TEXT, ToTheLast()))
+
+    def written(partition: int) -> bool:
+        write(bootstrap_servers, unique("in"), ("a", b"1", 1_000))
+        with TopicReader(bootstrap_servers, unique("out")) as reader:
+            return reader.ends().get(partition, 0) > 0
+
+    client = running(builder.build(), settings)
+    try:
+        wait_for(lambda: written(0))
+        brokers = AdminClient({"bootstrap.servers": bootstrap_servers})
+        brokers.create_partitions([NewPartitions(unique("out"), 3)])[unique("out")].result(30)
+        wait_for(lambda: written(2))
+    finally:
+        client.close(30.0)
