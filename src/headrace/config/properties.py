@@ -45,7 +45,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     start = 0
     for number, natural in enumerate(_NEWLINE.split(text), 1):
         part = natural.lstrip(_BLANKS)
-        if joined is None:
+        if not joined:
+            # also below a backslash alone: the line that it continues has nothing yet
             if part.startswith(("#", "!")):
                 continue
             joined, start = "", number

@@ -34,7 +34,8 @@ def test_malformed_escapes_are_refused(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("\\\n# no comment=1\n", {"#": "no comment=1"}),
+        ("\\\n# comment=1\na=1\n", {"a": "1"}),
+        ("a=\\\n\\\n# no comment\n", {"a": "# no comment"}),
         ("a=1\\", {"a": "1"}),
         ("a\\", {"a": ""}),
         ("\\\n\\\n\n", {}),
