@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from headrace.api.times import whole_ms
 from headrace.api.windows import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headrace.records import Headers
 
 K = TypeVar("K")
@@ -51,14 +54,15 @@ class Record(Generic[K, V]):
     this record only. Source: ``org.apache.kafka.streams.processor.api.Record``.
 
     Raises:
+        TypeError: The timestamp is no whole number.
         ValueError: The timestamp is negative, or greater than 64 bits hold.
     """
 
     __slots__ = ("headers", "key", "timestamp", "value")
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers | None = None) -> None:
-        if not 0 <= timestamp <= MAX_TIMESTAMP:
-            raise ValueError(_no_time(timestamp))
+        if timestamp.__class__ is not int or not 0 <= timestamp <= MAX_TIMESTAMP:
+            timestamp = record_time(timestamp)
         self.key = key
         self.value = value
         self.timestamp = timestamp
@@ -106,8 +110,8 @@ class FixedKeyRecord(Generic[K, V]):
     __slots__ = ("_key", "headers", "timestamp", "value")
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers | None = None) -> None:
-        if not 0 <= timestamp <= MAX_TIMESTAMP:
-            raise ValueError(_no_time(timestamp))
+        if timestamp.__class__ is not int or not 0 <= timestamp <= MAX_TIMESTAMP:
+            timestamp = record_time(timestamp)
         self._key = key
         self.value = value
         self.timestamp = timestamp
@@ -134,6 +138,29 @@ class FixedKeyRecord(Generic[K, V]):
         return f"FixedKeyRecord(key={self._key!r}, value={self.value!r}, timestamp={self.timestamp})"
 
 
-def _no_time(timestamp: int) -> str:
-    what = "be negative" if timestamp < 0 else "be greater than 64 bits hold"
-    return f"a record's timestamp must not {what}, but is {timestamp}"
+def record_time(timestamp: int) -> int:
+    """The timestamp of a record as a plain int.
+
+    Raises:
+        TypeError: It is no whole number, such as a product of ``time.time()``.
+        ValueError: It is negative, or greater than 64 bits hold.
+    """
+    whole = whole_ms(timestamp, "a record")
+    if whole < 0:
+        raise ValueError(f"a record's timestamp must not be negative, but is {whole}")
+    return whole
+
+
+def own_headers(headers: Iterable[tuple[object, object]]) -> Headers:
+    """A list of headers that nobody else has.
+
+    Raises:
+        TypeError: One of them is not a text with bytes or None.
+    """
+    own: Headers = []
+    for name, value in headers:
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+            given = f"{type(name).__name__} and {type(value).__name__}"
+            raise TypeError(f"a record's header is a str with bytes or None, not {given}")
+        own.append((name, value))
+    return own

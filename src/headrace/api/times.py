@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Final, TypeAlias
 
 Moment: TypeAlias = int | datetime
@@ -41,3 +42,23 @@ def milliseconds(span: Span) -> int:
     if not isinstance(span, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
         raise TypeError(f"a length of time is an int of milliseconds or a timedelta, not {span!r}")
     return span
+
+
+def whole_ms(timestamp: int, what: str) -> int:
+    """A timestamp that a program gave for a record or a row, as a plain int.
+
+    Args:
+        timestamp: Epoch milliseconds. Whatever is a whole number may stand for an int.
+        what: Whose time it is, for the error.
+
+    Raises:
+        TypeError: It is something else, such as the product of ``time.time()``.
+        ValueError: It is more than 64 bits hold.
+    """
+    try:
+        whole = index(timestamp)
+    except TypeError:
+        raise TypeError(f"{what}: a timestamp is an int of milliseconds, not {timestamp!r}") from None
+    if not -(1 << 63) <= whole < 1 << 63:
+        raise ValueError(f"{what}: a timestamp must not be greater than 64 bits hold, but is {timestamp}")
+    return whole

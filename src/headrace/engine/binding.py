@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.api.engine import ProcessorMetadata, RecordContext
 from headrace.engine.codecs import bind_decoders, bind_encoders
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from headrace.state.base import StoreBase
     from headrace.state.cache import CacheBudget
     from headrace.topology.built import SubTopology
+
+_FRAMES_PER_NODE: Final = 12
+"""Calls within each other that an operator takes at most: a processor inside a few wrappers."""
+_FRAMES_BESIDE: Final = 500
+"""Calls outside of the operators: the application's own, the user's functions, a codec."""
 
 
 class BoundTask:
@@ -179,6 +185,7 @@ class BoundTask:
         return log
 
     def _bind_nodes(self) -> None:
+        _make_room(self.sub)
         process: dict[str, Process] = {}
         process_change: dict[str, ProcessChange] = {}
         sinks = {spec.name for spec in self.sub.nodes if isinstance(spec, SinkSpec)}
@@ -321,6 +328,19 @@ class _Node:
 
     def add_life(self, init: Callable[[], None], close: Callable[[], None]) -> None:
         self._task.add_life(init, close)
+
+
+def _make_room(sub: SubTopology) -> None:
+    """Let a record go through the longest chain of operators: each calls the next one from within.
+
+    Past the interpreter's limit every record would fail, and a handler that goes on would drop them all.
+    """
+    below: dict[str, int] = {}
+    for spec in reversed(sub.nodes):
+        below[spec.name] = 1 + max((below.get(child, 0) for child in sub.children.get(spec.name, ())), default=0)
+    needed = _FRAMES_BESIDE + _FRAMES_PER_NODE * max(below.values(), default=0)
+    if needed > sys.getrecursionlimit():
+        sys.setrecursionlimit(needed)
 
 
 def _hands_on(spec: SourceSpec | ProcessorSpec) -> bool:

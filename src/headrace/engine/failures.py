@@ -187,7 +187,7 @@ class TaskFailures:
         if isinstance(error, TimeoutException):
             self.unready = error
             return False
-        if isinstance(error, _WRONG_SETUP):
+        if isinstance(error, (*_WRONG_SETUP, MemoryError)):
             raise self.fail(
                 StreamsException(
                     f"The {half} of the record at {topic}-{partition} offset {raw[0]} cannot be read, through no fault "
@@ -371,6 +371,9 @@ class TaskFailures:
             raise self.fail(self._again(error)) from error
         if isinstance(error, _NOT_FOR_HANDLERS + _WRONG_SETUP):
             raise self.fail(error)
+        if isinstance(error, MemoryError):
+            # the machine's, and of every record after it: as in Java nobody may skip it
+            raise self.fail_here(error) from error
 
     def _again(self, error: KafkaException) -> Exception:
         # in the middle of a record: what it has done is dropped, and it is read again

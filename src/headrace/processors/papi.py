@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.api.engine import Bound
 from headrace.api.options import checked
 from headrace.api.processor import PunctuationType
-from headrace.api.record import Change, FixedKeyRecord, Record, RecordMetadata
+from headrace.api.record import Change, FixedKeyRecord, Record, RecordMetadata, own_headers, record_time
 from headrace.api.times import epoch_ms, milliseconds
+from headrace.api.windows import MAX_TIMESTAMP
 from headrace.errors import FailedProcessingException, StreamsException
 
 if TYPE_CHECKING:
@@ -94,10 +95,12 @@ class _Context:
                     self._node.task_id,
                 )
             target = found
+        if timestamp.__class__ is not int or not 0 <= timestamp <= MAX_TIMESTAMP:
+            timestamp = record_time(timestamp)
         record = self._record
         saved_timestamp, saved_headers = record.timestamp, record.headers
         # children get a list of their own: the caller may go on to change its record's headers
-        own = list(headers) if headers else None
+        own = own_headers(headers) if headers else None
         record.timestamp, record.headers = timestamp, own
         try:
             target(key, value, timestamp, own)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from headrace.api.record import own_headers
+from headrace.api.times import whole_ms
 from headrace.state.base import StoreBase
 from headrace.state.body import prefix_end
 from headrace.state.cache import UNDECODED, RecordCache
@@ -49,6 +51,33 @@ class ValueTimestampHeaders(NamedTuple):
     value: Any
     timestamp: int
     headers: Headers
+
+
+def timed(row: ValueAndTimestamp, store: str) -> tuple[Any, int]:
+    """Value and timestamp of a row that a program puts into a store.
+
+    Checked here, because a cache would find out only when it is flushed, by a commit that no record answers for.
+
+    Raises:
+        TypeError: It is not a pair, or its timestamp no whole number.
+        ValueError: The timestamp is more than 64 bits hold.
+    """
+    value, timestamp = _parts(row, 2, ValueAndTimestamp, store)
+    return value, whole_ms(timestamp, f"store {store}")
+
+
+def timed_with_headers(row: ValueTimestampHeaders, store: str) -> tuple[Any, int, Headers]:
+    """As :func:`timed`, with headers that nobody else has."""
+    value, timestamp, headers = _parts(row, 3, ValueTimestampHeaders, store)
+    return value, whole_ms(timestamp, f"store {store}"), own_headers(headers)
+
+
+def _parts(row: object, count: int, kind: type, store: str) -> tuple[Any, ...]:
+    if isinstance(row, tuple):
+        parts: tuple[Any, ...] = row  # pyright: ignore[reportUnknownVariableType]  # a user's object
+        if len(parts) == count:
+            return parts
+    raise TypeError(f"store {store} takes a {kind.__name__}, not a {type(row).__name__}")  # pyright: ignore[reportUnknownArgumentType]  # a user's object
 
 
 class KeyValueFacade(StoreBase[K, V], ABC, Generic[K, V, R]):
@@ -267,7 +296,7 @@ class TimestampedKeyValueStore(PairedKeyValueStore[K, V, ValueAndTimestamp]):
     def put(self, key: K, value: ValueAndTimestamp | None) -> None:
         """Set the value under ``key`` with its timestamp; None deletes it."""
         raw_key, record = self._key(key), self._record
-        bare, timestamp = (None, record.timestamp) if value is None else value
+        bare, timestamp = (None, record.timestamp) if value is None else timed(value, self.name)
         self._put_raw(raw_key, bare, timestamp, record.headers)
 
     def _shown(self, key: bytes, row: Split) -> tuple[K, ValueAndTimestamp]:
@@ -291,7 +320,7 @@ class TimestampedKeyValueStoreWithHeaders(PairedKeyValueStore[K, V, ValueTimesta
         if value is None:
             self._put_raw(raw_key, None, record.timestamp, record.headers)
         else:
-            self._put_raw(raw_key, value[0], value[1], list(value[2]))
+            self._put_raw(raw_key, *timed_with_headers(value, self.name))
 
     def _shown(self, key: bytes, row: Split) -> tuple[K, ValueTimestampHeaders]:
         return self._decode_key(key), ValueTimestampHeaders(self._decode(row[0]), row[1], list(row[2] or ()))

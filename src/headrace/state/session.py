@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from headrace.api.record import own_headers
 from headrace.api.windows import MAX_TIMESTAMP, SessionWindow, Windowed
 from headrace.state.aging import AgingStore
 
@@ -259,7 +260,7 @@ class SessionStoreWithHeaders(SessionFacade[K, V, AggregationWithHeaders]):
         if aggregate is None:
             self._put_session(session_key, None, self._record.headers)
         else:
-            self._put_session(session_key, aggregate[0], list(aggregate[1]))
+            self._put_session(session_key, aggregate[0], own_headers(aggregate[1]))
 
     def _row(self, aggregate: V, headers: Headers | None) -> AggregationWithHeaders:
         return AggregationWithHeaders(aggregate, list(headers or ()))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
+from headrace.api.times import whole_ms
 from headrace.api.windows import MAX_TIMESTAMP
 from headrace.state.base import StoreBase
 from headrace.state.formats import TIMESTAMPED
@@ -95,12 +96,16 @@ class VersionedKeyValueStore(StoreBase[K, V]):
         Returns:
             The timestamp of the next version; :attr:`VALID_TO_UNDEFINED` when this is the latest; :attr:`NOT_PUT` when
             it is older than the history retention allows, so that it was dropped.
+
+        Raises:
+            TypeError: The timestamp is no whole number.
+            ValueError: It is negative, or more than 64 bits hold.
         """
-        return self._put(self._key(key), value, timestamp)
+        return self._put(self._key(key), value, self._version_time(timestamp))
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord | None:
         """Say that there is no value from ``timestamp`` on. Returns the version that was valid there, or None."""
-        raw_key = self._key(key)
+        raw_key, timestamp = self._key(key), self._version_time(timestamp)
         found = None if self._is_late(timestamp) else self._get_as_of(raw_key, timestamp)
         self._put(raw_key, None, timestamp)
         return found
@@ -112,6 +117,13 @@ class VersionedKeyValueStore(StoreBase[K, V]):
         """
         raw_key = self._key(key)
         return self._get_latest(raw_key) if as_of is None else self._get_as_of(raw_key, as_of)
+
+    def _version_time(self, timestamp: int) -> int:
+        # before anything is written: the changelog is told first
+        whole = whole_ms(timestamp, f"store {self.name}")
+        if whole < 0:
+            raise ValueError(f"store {self.name}: a version's timestamp must not be negative, but is {whole}")
+        return whole
 
     def seal(self) -> None:
         """See :class:`headrace.state.base.StoreBase`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 from headrace.api.windows import MAX_TIMESTAMP, TimeWindow, Windowed
 from headrace.state.aging import AgingStore
 from headrace.state.formats import PLAIN
-from headrace.state.keyvalue import ValueAndTimestamp, ValueTimestampHeaders
+from headrace.state.keyvalue import ValueAndTimestamp, ValueTimestampHeaders, timed, timed_with_headers
 from headrace.state.segments import EXPIRED
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class TimestampedWindowStore(WindowFacade[K, V, ValueAndTimestamp]):
     def put(self, key: K, value: ValueAndTimestamp | None, window_start: int) -> None:
         """See :class:`WindowFacade`."""
         raw_key, record = self._key(key), self._record
-        bare, timestamp = (None, record.timestamp) if value is None else value
+        bare, timestamp = (None, record.timestamp) if value is None else timed(value, self.name)
         self._put_raw(raw_key, bare, window_start, timestamp, record.headers)
 
     def _row(self, value: V, timestamp: int, headers: Headers | None) -> ValueAndTimestamp:
@@ -307,7 +307,8 @@ class TimestampedWindowStoreWithHeaders(WindowFacade[K, V, ValueTimestampHeaders
         if value is None:
             self._put_raw(raw_key, None, window_start, record.timestamp, record.headers)
         else:
-            self._put_raw(raw_key, value[0], window_start, value[1], list(value[2]))
+            bare, timestamp, headers = timed_with_headers(value, self.name)
+            self._put_raw(raw_key, bare, window_start, timestamp, headers)
 
     def _row(self, value: V, timestamp: int, headers: Headers | None) -> ValueTimestampHeaders:
         return ValueTimestampHeaders(value, timestamp, list(headers or ()))

@@ -357,6 +357,21 @@ def test_no_handler_may_skip_errors_about_the_threads_standing() -> None:
     assert handler.asked == []
 
 
+def test_no_handler_may_skip_a_record_because_memory_ran_out() -> None:
+    def full(*_: Any) -> Any:
+        raise MemoryError
+
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(full)
+    handler = Answering(RESUME)
+    bench = Bench(builder.build(), processing_handler=handler)
+    bench.add_values("in", ("x", 1))
+    with pytest.raises(StreamsException, match=r"MemoryError while processing \(taskId=0_0, topic=in, ") as e:
+        bench.process()
+    assert isinstance(e.value.__cause__, MemoryError)
+    assert handler.asked == []
+
+
 def test_an_error_of_a_flushed_row_names_the_record_that_wrote_it() -> None:
     builder = StreamsBuilder()
     table: Any = builder.stream("in").group_by_key().reduce(lambda a, b: b, MEMORY)

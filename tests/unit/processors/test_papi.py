@@ -98,6 +98,39 @@ def test_forward_takes_a_record(what: Any, drive: Any) -> None:
         pipe(driver, ("k", "v"))
 
 
+@pytest.mark.parametrize("timestamp", [1.5, "7", None, -1, 2**63])
+def test_a_record_of_no_time_is_refused_where_it_is_made_or_forwarded(timestamp: Any, drive: Any) -> None:
+    def body(context: Any, record: Any) -> None:
+        if record.value == "set":
+            record.timestamp = timestamp
+            context.forward(record)
+        else:
+            context.forward(record.with_timestamp(timestamp))
+
+    for value in ("set", "made"):
+        driver = drive(one(body))
+        with pytest.raises(FailedProcessingException, match="a record") as e:
+            pipe(driver, ("k", value))
+        assert isinstance(e.value.__cause__, ValueError | TypeError)
+        assert read(driver) == []
+
+
+@pytest.mark.parametrize("header", [("h", "text"), ("h", 1), (None, b"x"), (b"h", b"x")])
+def test_a_header_that_is_no_text_with_bytes_is_refused(header: Any, drive: Any) -> None:
+    driver = drive(one(lambda context, record: context.forward(record.with_headers([header]))))
+    with pytest.raises(FailedProcessingException, match="a record's header is a str with bytes or None, not "):
+        pipe(driver, ("k", "v"))
+
+
+def test_a_record_goes_through_more_processors_than_python_has_frames_for(drive: Any) -> None:
+    topology = Topology().add_source("0", "in")
+    for number in range(1, 601):
+        topology.add_processor(str(number), made(lambda context, record: context.forward(record)), str(number - 1))
+    driver = drive(topology.add_sink("k", "out", "600"))
+    pipe(driver, ("k", "v"))
+    assert [r.value for r in read(driver)] == ["v"]
+
+
 def test_what_a_processor_may_ask_of_its_context(drive: Any) -> None:
     seen: list[Any] = []
 
