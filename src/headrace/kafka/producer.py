@@ -283,7 +283,8 @@ class RecordProducer:
     def acked_offsets(self) -> dict[TopicPartition, int]:
         """The offset of the last tracked record of every partition, as of the last ``flush`` or commit.
 
-        Kept through commits; offsets of an aborted transaction are forgotten by ``abort_transaction``.
+        Kept through commits; forgotten by ``abort_transaction`` and ``drop_unsent``: when the tasks are lost, their
+        topics may be made anew, with smaller offsets.
         """
         return {
             TopicPartition(topic, partition): offset
@@ -337,15 +338,16 @@ class RecordProducer:
         self._begin_needed = True
 
     def abort_transaction(self, timeout_s: float = 60.0) -> None:
-        """Drop everything sent since the transaction began, and the delivery errors with it.
+        """Drop everything sent since the transaction began, the delivery errors with it, and all acked offsets.
 
-        Does nothing when no transaction was begun.
+        Asks the brokers nothing when no transaction was begun.
 
         Raises:
             TimeoutException: no answer in time; may be called again.
             TaskMigratedException: this producer was fenced (the transaction is aborted by that).
         """
         self._clear_slots()
+        self._forget_acked()
         if not self.in_transaction:
             return
         self._retrying(
@@ -356,11 +358,12 @@ class RecordProducer:
         )
         self._begin_needed = True
         self.take_failures()
-        for offsets in self._acked.values():
-            offsets.clear()
+        self._forget_acked()
 
     def drop_unsent(self) -> None:
-        """Give up what no broker was sent yet, and the delivery errors kept; for a plain producer whose tasks are lost.
+        """Give up what no broker was sent yet, the delivery errors kept, and the acked offsets.
+
+        For a plain producer whose tasks are lost.
 
         What is on its way to a broker is left alone. Does nothing to a transaction: that is ``abort_transaction``'s.
         """
@@ -371,6 +374,7 @@ class RecordProducer:
         # on purging after the return, and take records that are sent next.
         self._client.purge(in_queue=True, in_flight=False, blocking=False)
         self.take_failures()
+        self._forget_acked()
 
     def close(self, timeout_s: float = 0.0) -> None:
         """Free the client. Records still queued are waited for up to ``timeout_s`` seconds, then dropped.
@@ -412,6 +416,10 @@ class RecordProducer:
 
     def _needed(self) -> tuple[Acl, ...]:
         return writing(sorted(self._unwritable), self._transactional_id)
+
+    def _forget_acked(self) -> None:
+        for offsets in self._acked.values():
+            offsets.clear()
 
     def _clear_slots(self) -> None:
         for slots in self._slots.values():

@@ -27,6 +27,7 @@ from headrace.kafka import (
 )
 from headrace.partitioning import murmur2
 from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
+from headrace.topics import NewTopic, ensure_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,6 +138,11 @@ def test_tracked_offsets_are_those_of_the_last_acknowledged_records(
     transactional.abort_transaction()
     transactional.flush(10)
     assert transactional.acked_offsets() == {}
+    send(0, b"k", b"v", None, None)
+    transactional.commit_transaction()
+    assert transactional.acked_offsets().keys() == {first}
+    transactional.abort_transaction()  # nothing is open, but the tasks are lost
+    assert transactional.acked_offsets() == {}
 
 
 def test_what_was_not_sent_when_the_tasks_are_lost_is_never_written(
@@ -153,6 +159,7 @@ def test_what_was_not_sent_when_the_tasks_are_lost_is_never_written(
     for number in range(2000):
         send(number % 2, b"k", b"lost", 1, None)  # queued for 300 ms
     loser.drop_unsent()
+    assert loser.acked_offsets() == {}
     owner.bind_tracked_send(changelog)(0, b"course", b"owner", 2, None)
     owner.flush(10)
     for number in range(20):  # all of them: none goes with those dropped
@@ -401,10 +408,9 @@ def test_offsets_and_metadata_travel_in_the_transaction(
     admin.close()
 
 
-def test_a_client_that_hangs_with_offsets_is_left_behind(
-    cluster: LocalCluster, topic_factory: TopicFactory, unique: Callable[[str], str]
-) -> None:
-    topic, group, transactional_id = topic_factory("in"), unique("group"), unique("tx")
+def test_a_client_that_hangs_with_offsets_is_left_behind(cluster: LocalCluster, unique: Callable[[str], str]) -> None:
+    topic, group, transactional_id = unique("in"), unique("group"), unique("tx")
+    ensure_topics(cluster.bootstrap_servers, [NewTopic(topic, 1)])
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": transactional_id}
     hanging = RecordProducer(settings)
     hanging.init_transactions(20)
