@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from headrace.records import TopicPartition
+from headrace.state.disk import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +79,5 @@ class GlobalCheckpoint:
             body.write([], count)
             offsets = {str(tp.partition): offset for tp, offset in positions.items() if tp.topic == topic}
             entries[name] = {"topic_id": self._ids.get(topic), "count": count, "offsets": offsets}
-        draft = self._path.with_suffix(".tmp")
-        draft.write_text(json.dumps(entries), encoding="utf-8")
-        draft.replace(self._path)
+        replace_file(self._path, json.dumps(entries))
         self._saved = dict(positions)

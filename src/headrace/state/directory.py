@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import LockException, ProcessorStateException, TaskIdFormatException
 from headrace.records import TaskId
+from headrace.state.disk import no_space, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,9 +62,8 @@ class StateDirectory:
                 self.close()
                 raise
         except OSError as e:
-            raise ProcessorStateException(
-                f"state directory {self.path} cannot be used: {e}. Set state.dir to a directory this user may write to."
-            ) from e
+            advice = no_space(e) or "Set state.dir to a directory this user may write to."
+            raise ProcessorStateException(f"state directory {self.path} cannot be used: {e}. {advice}") from e
 
     def _lock(self) -> None:
         # A record lock belongs to the process, so the table keeps two clients of one process apart. It is asked before
@@ -106,10 +106,7 @@ class StateDirectory:
         self._replace(_MEMBERS, members)
 
     def _replace(self, name: str, content: Mapping[str, str | int]) -> None:
-        path = self.path / name
-        draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps(content), encoding="utf-8")
-        draft.replace(path)
+        replace_file(self.path / name, json.dumps(content))
 
     def task_directory(self, task_id: TaskId) -> Path:
         """The task's directory (made by whoever opens a store in it)."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import rocksdict
 
 from headrace.errors import InvalidStateStoreException, ProcessorStateException
+from headrace.state.disk import no_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,10 +57,10 @@ class RocksDBBody:
                     "A Java instance's files cannot be read: remove the directory and the store is restored from its "
                     "changelog topic."
                 )
-        path.mkdir(parents=True, exist_ok=True)
-        if new:
-            being_made.touch()
         try:
+            path.mkdir(parents=True, exist_ok=True)
+            if new:
+                being_made.touch()
             self._db: Any = rocksdict.Rdict(str(path), options=_options(), column_families={_META: _options()})
         except Exception as e:
             raise _cannot_open(path, e) from e
@@ -69,7 +70,10 @@ class RocksDBBody:
             found = meta.get(b"format")
             # without a row nothing was ever committed here: the death of the machine took the format with the rest
             if new or (found is None and next(iter(self._db.items()), None) is None):
-                meta.put(b"format", FORMAT)
+                try:
+                    meta.put(b"format", FORMAT)
+                except Exception as e:
+                    raise _cannot_open(path, e) from e
                 found = FORMAT
             being_made.unlink(missing_ok=True)
             if found != FORMAT:
@@ -110,15 +114,17 @@ class RocksDBBody:
                     put(key, value)
             if offset is not None and start + _BATCH_ROWS >= count:
                 put(b"offset", offset.to_bytes(8, "big"), self._meta)
-            try:
-                self._db.write(batch)
-            except Exception as e:
-                raise ProcessorStateException(
-                    f"RocksDB at {self._path} cannot be written: {e}. What was committed is safe in the changelog "
-                    "and is restored at the next start."
-                ) from e
+            self._write(batch)
         if offset is not None:
             self._offset = offset
+
+    def _write(self, batch: Any) -> None:
+        try:
+            self._db.write(batch)
+        except Exception as e:
+            told = [f"store {self._path.name}: RocksDB at {self._path} cannot be written: {e}.", no_space(e)]
+            told.append("What was committed is safe in the changelog topic, and is restored from it.")
+            raise ProcessorStateException(" ".join(filter(None, told))) from e
 
     def delete_below(self, bound: bytes) -> None:
         """See the protocol."""
@@ -126,7 +132,7 @@ class RocksDBBody:
         # the stream thread wait for all of the segment to be read
         batch: Any = rocksdict.WriteBatch(raw_mode=True)
         batch.delete_range(b"", bound)
-        self._db.write(batch)
+        self._write(batch)
 
     def offset(self) -> int | None:
         """See the protocol."""
@@ -140,7 +146,7 @@ class RocksDBBody:
         """See the protocol."""
         batch: Any = rocksdict.WriteBatch(raw_mode=True)
         batch.put(b"origin", topic_id.encode("ascii"), self._meta)
-        self._db.write(batch)
+        self._write(batch)
         self._origin = topic_id
 
     def clear(self) -> None:
@@ -152,7 +158,7 @@ class RocksDBBody:
         batch: Any = rocksdict.WriteBatch(raw_mode=True)
         batch.delete(b"offset", self._meta)
         batch.delete(b"origin", self._meta)
-        self._db.write(batch)
+        self._write(batch)
         self._offset = self._origin = None
 
     def approximate_count(self) -> int:
@@ -199,10 +205,10 @@ def _bounded(rows: _Rows, last: bytes | None, reverse: bool) -> Iterator[tuple[b
 
 
 def _cannot_open(path: Path, error: Exception) -> ProcessorStateException:
-    return ProcessorStateException(
-        f"RocksDB at {path} cannot be opened: {error}. If its files are damaged, remove the directory and the store is "
-        "restored from its changelog topic."
+    advice = no_space(error) or (
+        "If its files are damaged, remove the directory and the store is restored from its changelog topic."
     )
+    return ProcessorStateException(f"store {path.name}: RocksDB at {path} cannot be opened: {error}. {advice}")
 
 
 def destroy(path: Path) -> None:

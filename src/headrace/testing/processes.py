@@ -103,7 +103,11 @@ class Program(Generic[State]):
         if self._child is not None:
             # reap our own child, which else would count as alive after its end
             self._child.poll()
-        return state if state.is_alive() else None
+        if state.is_alive():
+            return state
+        # its first thread may be gone before the others, which hold its ports until the process ends
+        self._reap()
+        return None
 
     def launch(self, command: Sequence[str], log_file: Path, described: Callable[[int, str], State]) -> State:
         """Start it; :meth:`wait` waits until it answers.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INTEROP = Path(__file__).parents[3] / "interop" / "java"
 
-_TOPICS = {
+TOPICS = {
     "lines": {"retention.ms": "-1"},
     "courses": {"cleanup.policy": "compact"},
     "output": {"cleanup.policy": "compact"},
@@ -50,7 +50,7 @@ def product_factory(
             key: inputs_of.topics[key]
             if inputs_of is not None and key in ("lines", "courses")
             else topic_factory(f"{key}{suffix}", partitions, config)
-            for key, config in _TOPICS.items()
+            for key, config in TOPICS.items()
         }
         product = Product(bootstrap_servers, tmp_path, application_id or unique("course-revenue"), topics, partitions)
         made.append(product)

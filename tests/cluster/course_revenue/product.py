@@ -250,7 +250,7 @@ class Product:
         self.watches.append(made)
         return made
 
-    def send(self, records: Iterable[SampleRecord]) -> int:
+    def send(self, records: Iterable[SampleRecord], timeout_s: float = 60.0) -> int:
         """Send records, wait until they arrived, and add the lines among them to the sums; returns how many lines."""
         before = self.sums.lines
         with TopicWriter(self.bootstrap) as writer:
@@ -259,6 +259,7 @@ class Product:
                 writer.send(topic, record.key, record.value, timestamp_ms=record.timestamp_ms)
                 if not record.is_course:
                     self.sums.add(record.value)
+            writer.flush(timeout_s)
         return self.sums.lines - before
 
     def load(self, lines: int, courses: int = 50, seed: int = 1, **shares: float) -> int:

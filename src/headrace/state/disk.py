@@ -1,0 +1,37 @@
+"""What the state directory's files and stores have in common when the disk does not take them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import ProcessorStateException
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NO_SPACE: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def no_space(error: object) -> str | None:
+    """What to do, as a sentence, when an error (RocksDB's are texts) says that the disk is full; None otherwise."""
+    text = str(error)
+    if any(reason in text for reason in _NO_SPACE):
+        return "Free space on its disk, or set state.dir to a directory on another one, and start again."
+    return None
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a small file that is whole at every moment.
+
+    Raises:
+        ProcessorStateException: It cannot be written.
+    """
+    draft = path.with_suffix(".tmp")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as e:
+        advice = no_space(e) or "Set state.dir to a directory this user may write to."
+        raise ProcessorStateException(f"{path} in the state directory cannot be written: {e}. {advice}") from e

@@ -1,0 +1,54 @@
+"""A disk of some megabytes, which a test fills and frees."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_CHUNK = bytes(1 << 12)
+
+
+class SmallDisk:
+    """A disk of its own at ``path``.
+
+    Args:
+        path: Where it is mounted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ballast = path / "ballast"
+
+    def fill(self) -> None:
+        """Leave no space."""
+        with contextlib.suppress(OSError), self._ballast.open("ab", buffering=0) as file:
+            while True:
+                file.write(_CHUNK)
+
+    def free(self) -> None:
+        """Give back what :meth:`fill` took."""
+        self._ballast.unlink()
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, megabytes: int) -> Iterator[SmallDisk]:
+    """Mount a disk at ``path``, in memory; who may not mount cannot run the test."""
+    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    path.mkdir(parents=True)
+    mount = [*as_root, "mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=1777", "headrace-test", str(path)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"a disk without space takes the right to mount one: {done.stderr.strip()}")
+    try:
+        yield SmallDisk(path)
+    finally:
+        # lazily: what still has a file open there is ended by another fixture
+        subprocess.run([*as_root, "umount", "--lazy", str(path)], check=True)
