@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from typing import TYPE_CHECKING
+
+import pytest
 
 from headrace.testing.cluster import LocalCluster
 
@@ -29,6 +33,7 @@ def finished(command: list[str], code: int = 0) -> str:
 
 def test_from_nothing_then_again_then_anew_and_nothing_is_left_running(tmp_path: Path) -> None:
     first = finished(demo(tmp_path, "--once"))
+    assert first.startswith("the dashboard: http://127.0.0.1:")
     assert "starting anew" in first
     assert "loading purchase lines: 3,000 of 3,000" in first
     assert EQUAL in first
@@ -60,10 +65,21 @@ def test_an_interrupt_stops_everything_and_a_second_demo_in_the_directory_is_ref
             assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
             time.sleep(0.1)
         finished(demo(tmp_path, "--once"), code=1)
+        page = log.read_text(encoding="utf-8").splitlines()[0].removeprefix("the dashboard: ")
+        while True:
+            with urllib.request.urlopen(f"{page}status", timeout=60) as answer:
+                told = json.load(answer)
+            if told["sums"]["lines"] == "3000" and told["job"]["answers"]:
+                break
+            assert time.monotonic() < deadline, told
+            time.sleep(0.1)
+        assert told["source"]["state"] == "live"
         process.send_signal(signal.SIGINT)
         assert process.wait(90) == 0
     finally:
         process.kill()
         process.wait()
         LocalCluster(tmp_path / "cluster").stop()
-    assert "stopped the job and the local Kafka" in log.read_text(encoding="utf-8")
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(page, timeout=60)
+    assert "stopped the job, the dashboard and the local Kafka" in log.read_text(encoding="utf-8")

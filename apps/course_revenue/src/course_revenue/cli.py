@@ -160,11 +160,16 @@ def demo(
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port of the local Kafka; else any free one.")
     ] = None,
+    dashboard_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the dashboard; else any free one.")
+    ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds from the job's start, with --once.")] = 120.0,
 ) -> None:
-    """Local Kafka, topics, a sample, the job with exactly_once_v2, and the totals as they move, until Ctrl-C."""
+    """Local Kafka, topics, a sample, the job, its dashboard, and the totals as they move, until Ctrl-C."""
     size = SampleSize(lines=lines, courses=courses, seed=seed, duplicates=duplicates)
-    options = DemoOptions(directory, size, once=once, anew=anew, port=port, timeout_s=timeout)
+    options = DemoOptions(
+        directory, size, once=once, anew=anew, port=port, dashboard_port=dashboard_port, timeout_s=timeout
+    )
     raise typer.Exit(run_demo(options, open_screen()))
 
 

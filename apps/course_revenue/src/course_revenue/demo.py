@@ -1,4 +1,4 @@
-"""The whole product on this machine, in one terminal: local Kafka, topics, sample, job, and the totals as they move.
+"""The whole product on this machine, in one terminal: local Kafka, topics, sample, job, dashboard, and moving totals.
 
 What it keeps lies below one directory: the cluster's data, the job's state and log, and a note of what was loaded. A
 later run in the same directory goes on with them, or starts anew where that is asked for or the load was not
@@ -10,27 +10,27 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from course_revenue.checks import InputSums, Reconciliation, reconcile, sum_input
+from course_revenue.jobs import JobProcess
 from course_revenue.settings import Settings
 from course_revenue.topics import load_sample, read_lines, wanted_topics
 from course_revenue.totals import open_totals
 from headrace.errors import KafkaException
 from headrace.testing.cluster import LocalCluster
-from headrace.tools.service import SUPERVISOR
+from headrace.testing.processes import HOST, choose_port
 from headrace.topics import ensure_topics
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Generator, Mapping
+    from pathlib import Path
     from types import FrameType
 
     from course_revenue.model import Revenue
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = "course-revenue"
 _RESUM_EVERY_S: Final = 5.0
-_LOG_TAIL_LINES: Final = 15
-_JOB_STOP_S: Final = 45.0
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,6 +58,7 @@ class DemoOptions:
     once: bool = False
     anew: bool = False
     port: int | None = None
+    dashboard_port: int | None = None
     timeout_s: float = 120.0
 
 
@@ -80,28 +79,40 @@ def run_demo(options: DemoOptions, screen: Screen) -> int:
     directory = options.directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     with _only_one(directory), _interrupts():
+        started = contextlib.ExitStack()
+        started.callback(LocalCluster(directory / "cluster").stop)
         try:
-            return _run(options, directory, screen)
+            return _run(options, directory, screen, started)
         except KeyboardInterrupt:
             return 1 if options.once else 0
         finally:
             _ignore_interrupts()
-            LocalCluster(directory / "cluster").stop()
+            started.close()
             # a terminal that was closed takes no more words
             with contextlib.suppress(OSError):
                 screen.close()
-                screen.say("stopped the job and the local Kafka")
+                screen.say("stopped the job, the dashboard and the local Kafka")
 
 
-def _run(options: DemoOptions, directory: Path, screen: Screen) -> int:
+def _run(options: DemoOptions, directory: Path, screen: Screen, started: contextlib.ExitStack) -> int:
     settings = Settings()
     note = directory / "loaded.json"
     wanted = {"sample": asdict(options.size)}
+    page = started.enter_context(contextlib.closing(_Dashboard(options.dashboard_port)))
+    screen.say(page.announce())
     goes_on = _decide(options, directory, note, wanted, screen)
     cluster = LocalCluster(directory / "cluster", port=options.port, log=screen.say)
     cluster.start()
     brokers = cluster.bootstrap_servers
     screen.say(f"Apache Kafka runs at {brokers}")
+    config, log_file, page_log_file = (
+        _configured(directory, brokers),
+        directory / "job.log",
+        directory / "dashboard.log",
+    )
+    for file in (log_file, page_log_file):
+        file.unlink(missing_ok=True)
+    started.enter_context(page.running(config, page_log_file))
     if not goes_on:
         ensure_topics(brokers, wanted_topics(settings, lines_retention_ms=-1))
         with screen.progress("loading purchase lines", options.size.lines) as advance:
@@ -110,9 +121,9 @@ def _run(options: DemoOptions, directory: Path, screen: Screen) -> int:
     sums = sum_input(read_lines(brokers, settings))
     lines = sum(course.line_count for course in sums.courses.values())
     screen.say(f"{lines:,} purchase lines of {len(sums.courses):,} courses are in {settings.lines}")
-    with _job(directory, brokers) as job:
-        screen.say(f"the job runs with exactly_once_v2; its log: {directory / 'job.log'}")
-        return _watch(options, settings, brokers, sums, job, screen)
+    job = started.enter_context(JobProcess(config, (), log_file))
+    screen.say(f"the job runs with exactly_once_v2; its log: {log_file}")
+    return _watch(options, settings, brokers, sums, job, screen)
 
 
 def _decide(options: DemoOptions, directory: Path, note: Path, wanted: Mapping[str, object], screen: Screen) -> bool:
@@ -145,7 +156,7 @@ def _watch(
     settings: Settings,
     brokers: str,
     sums: InputSums,
-    job: subprocess.Popen[bytes],
+    job: JobProcess,
     screen: Screen,
 ) -> int:
     deadline = time.monotonic() + options.timeout_s
@@ -165,8 +176,7 @@ def _watch(
             screen.show(totals.values, [key for key, _ in changed], expected, equal)
             if equal and options.once:
                 return 0
-            if job.poll() is not None:
-                raise DemoError(f"the job ended with exit code {job.returncode}; the end of its log:\n{_tail(job)}")
+            job.check()
             if options.once and time.monotonic() > deadline:
                 screen.say(_difference(totals.values, comparison or reconcile(sums, totals.values), options.timeout_s))
                 return 1
@@ -181,9 +191,8 @@ def _difference(totals: Mapping[str, Revenue], comparison: Reconciliation, timeo
     )
 
 
-@contextlib.contextmanager
-def _job(directory: Path, brokers: str) -> Generator[subprocess.Popen[bytes]]:
-    """One instance of the job as a process of its own; ends with this one, even if this one is killed."""
+def _configured(directory: Path, brokers: str) -> Path:
+    """The properties file of the job and of the dashboard."""
     config = directory / "course-revenue.properties"
     config.write_text(
         "\n".join(
@@ -195,37 +204,61 @@ def _job(directory: Path, brokers: str) -> Generator[subprocess.Popen[bytes]]:
                 # '\' begins an escape in a properties file
                 f"state.dir={directory / 'state'}".replace("\\", "\\\\"),
                 "session.timeout.ms=10000",
+                # the dashboard asks there
+                f"headrace.http.port={choose_port(None, None)}",
                 "",
             ]
         ),
         encoding="iso-8859-1",
         errors="backslashreplace",
     )
-    with (directory / "job.log").open("wb") as log:
-        job = subprocess.Popen(
-            [sys.executable, "-m", "course_revenue", "run", "--config", str(config)],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, SUPERVISOR: str(os.getpid())},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    job.args = str(directory / "job.log")
-    try:
-        yield job
-    finally:
-        _ignore_interrupts()
-        job.terminate()
+    return config
+
+
+class _Dashboard:
+    """The dashboard as a process; its address is known, and can be opened, before it runs: a browser waits so long.
+
+    Args:
+        port: where it is; None for any free one.
+
+    Attributes:
+        listener: a socket that listens; None where the dashboard is not installed, or once it has been handed on.
+    """
+
+    def __init__(self, port: int | None) -> None:
+        self.listener: socket.socket | None = None
+        if find_spec("starlette") is not None and find_spec("uvicorn") is not None:
+            from course_revenue.dashboard.server import listening
+
+            self.listener = listening(HOST, port or 0)
+
+    def announce(self) -> str:
+        """A sentence with its address."""
+        if self.listener is None:
+            return "no dashboard: it needs the extra, course-revenue[dashboard]"
+        return f"the dashboard: http://{HOST}:{self.listener.getsockname()[1]}/"
+
+    @contextlib.contextmanager
+    def running(self, config: Path, log_file: Path) -> Generator[None]:
+        """Runs it for as long as the block."""
+        if self.listener is None:
+            yield
+            return
+        descriptor = self.listener.fileno()
+        command = ("dashboard", "--fd", str(descriptor))
+        process = JobProcess(config, (), log_file, command=command, inherited=(descriptor,)).start()
+        # with a listener left here, pages would wait for a dashboard that has ended
+        self.close()
         try:
-            job.wait(_JOB_STOP_S)
-        except subprocess.TimeoutExpired:
-            job.kill()
-            job.wait()
+            yield
+        finally:
+            process.stop()
 
-
-def _tail(job: subprocess.Popen[bytes]) -> str:
-    text = Path(str(job.args)).read_text(encoding="utf-8", errors="replace")
-    return "\n".join(text.strip().splitlines()[-_LOG_TAIL_LINES:])
+    def close(self) -> None:
+        """Gives the address up, unless it was handed on."""
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
-"""Instances of the job as processes of this one's: started, stopped, killed, their output in a file.
+"""Instances of the job, and the dashboard, as processes of this one's: started, stopped, killed, output in a file.
 
-An instance ends with whoever started it, even when that one is killed. Ctrl-C in the terminal does not reach it:
+One ends with whoever started it, even when that one is killed. Ctrl-C in the terminal does not reach it:
 whoever started it stops it in order.
 """
 
@@ -30,11 +30,22 @@ class JobProcess:
         config: the properties file.
         settings: ``key=value`` texts that win over the file.
         log_file: where its output goes, behind what is there.
+        command: another command of ``course-revenue`` that goes on until it is stopped, with its options.
+        inherited: file descriptors that it gets.
     """
 
-    def __init__(self, config: Path, settings: Sequence[str], log_file: Path) -> None:
+    def __init__(
+        self,
+        config: Path,
+        settings: Sequence[str],
+        log_file: Path,
+        *,
+        command: Sequence[str] = ("run",),
+        inherited: Sequence[int] = (),
+    ) -> None:
         given = [part for setting in settings for part in ("--set", setting)]
-        self._command = [sys.executable, "-m", "course_revenue", "run", "--config", str(config), *given]
+        self._command = [sys.executable, "-m", "course_revenue", *command, "--config", str(config), *given]
+        self._inherited = tuple(inherited)
         self.log_file = log_file
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -48,6 +59,7 @@ class JobProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=self._inherited,
             )
         return self
 

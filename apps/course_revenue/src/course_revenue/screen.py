@@ -154,7 +154,7 @@ class TerminalScreen:
         ]
         if equal:
             lines.append(Text(EQUAL_SENTENCE, style="bold green"))
-        lines.append(Text("Ctrl-C stops the job and the local Kafka", style="dim"))
+        lines.append(Text("Ctrl-C stops the job, the dashboard and the local Kafka", style="dim"))
         return Group(table, *lines)
 
 
