@@ -75,6 +75,16 @@ class LatestByKey(Generic[K, V]):
         for record in self._reader.to_end(timeout_s):
             self._take(record)
 
+    def read_up_to(self, ends: Mapping[int, int], timeout_s: float | None = None) -> None:
+        """Takes in what lies before these offsets and nothing behind them; see ``TopicReader.up_to``.
+
+        Raises:
+            TimeoutException: nothing came for ``timeout_s`` seconds though they were not reached.
+            SerializationException: see ``poll``.
+        """
+        for record in self._reader.up_to(ends, timeout_s):
+            self._take(record)
+
     def positions(self) -> dict[int, int]:
         """By partition, the offset up to which (exclusive) the table has read."""
         return self._reader.positions()

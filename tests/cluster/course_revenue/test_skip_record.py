@@ -61,7 +61,7 @@ def test_a_poison_record_is_skipped_and_the_books_still_agree(product_factory: P
     instance.stop()
     assert "past it already" in refused(offset)
     assert watch.latest() == product.sums.totals()
-    assert "0 broken lines in the input, 1 skipped by hand" in command(instance, "reconcile", code=0)
+    assert "0 not decodable, 1 skipped by hand" in command(instance, "reconcile", code=0)
 
 
 def refused_topic(product: Product) -> RefusedError:

@@ -12,9 +12,6 @@ from typing import Annotated
 
 import typer
 
-from course_revenue.adjustments import read_adjustments, skipped
-from course_revenue.checks import Reconciliation, sum_input
-from course_revenue.checks import reconcile as compare
 from course_revenue.dashboard.command import dashboard
 from course_revenue.demo import DemoOptions, run_demo
 from course_revenue.formats import formats
@@ -22,14 +19,15 @@ from course_revenue.loading import load
 from course_revenue.operations import check, check_before_run, rejected_app, skip_record
 from course_revenue.options import Brokers, Config, ConfigFile, Set, target
 from course_revenue.rebuild import rebuild
+from course_revenue.reconcile import reconcile
 from course_revenue.sample import SampleSize
 from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
-from course_revenue.topics import PARTITIONS, read_lines, wanted_topics
+from course_revenue.topics import PARTITIONS, wanted_topics
 from course_revenue.topology import build_topology
 from course_revenue.totals import event_time, open_totals, summary
 from headrace import StreamsConfig
-from headrace.cli.common import FAILED, Instances, log_to_stderr, note, read_properties, run_app, run_instances, say
+from headrace.cli.common import Instances, log_to_stderr, note, read_properties, run_app, run_instances, say
 from headrace.tools.service import run_until_stopped
 from headrace.topics import ensure_topics
 
@@ -51,6 +49,7 @@ app.command()(skip_record)
 app.command()(rebuild)
 app.command()(load)
 app.command()(dashboard)
+app.command()(reconcile)
 app.add_typer(rejected_app, name="rejected")
 
 
@@ -118,32 +117,6 @@ def totals(config: Config = None, settings: Set = None, bootstrap_server: Broker
 
 
 @app.command()
-def reconcile(
-    config: Config = None,
-    settings: Set = None,
-    bootstrap_server: Brokers = None,
-    every: Annotated[bool, typer.Option("--all", help="Print the courses that agree, too.")] = False,
-) -> None:
-    """Compare the totals with a SQL sum over the input: exit code 1 on a difference that duplicates do not explain.
-
-    Records that were skipped by hand are left out of the sum, by the adjustments file.
-    """
-    at = target(config, settings, bootstrap_server)
-    known = read_adjustments(Path(at.settings.adjustments))
-    sums = sum_input(
-        read_lines(at.brokers, at.settings, client=at.client),
-        at.values.decode_line(at.settings.lines),
-        skipped(known, at.settings, at.properties.get("application.id")),
-    )
-    with open_totals(at.brokers, at.settings, client=at.client, values=at.values) as table:
-        table.read_to_end()
-        comparison = compare(sums, table.values)
-    _print_comparison(comparison, every=every)
-    if not comparison.agrees:
-        raise typer.Exit(FAILED)
-
-
-@app.command()
 def demo(
     directory: Annotated[Path, typer.Option(help="Where the local Kafka and the job keep their data.")] = Path(
         ".headrace"
@@ -171,25 +144,3 @@ def demo(
         directory, size, once=once, anew=anew, port=port, dashboard_port=dashboard_port, timeout_s=timeout
     )
     raise typer.Exit(run_demo(options, open_screen()))
-
-
-def _print_comparison(comparison: Reconciliation, *, every: bool) -> None:
-    say("course_id\tsql_cents\ttopic_cents\tdifference\tduplicate_cents\tsql_lines\ttopic_lines\tverdict")
-    for row in comparison.rows:
-        if row.verdict == "equal" and not every:
-            continue
-        sql = (row.input.net_cents, row.input.line_count) if row.input else (0, 0)
-        topic = (row.total.net_cents, row.total.line_count) if row.total else (0, 0)
-        say(
-            f"{row.course_id}\t{sql[0]}\t{topic[0]}\t{row.difference_cents}\t{row.duplicate_cents}"
-            f"\t{sql[1]}\t{topic[1]}\t{row.verdict}"
-        )
-    kinds = [row.verdict for row in comparison.rows]
-    repeated = sum(row.input.line_count - row.input.deduped_line_count for row in comparison.rows if row.input)
-    note(
-        f"{len(kinds):,} courses: {kinds.count('equal'):,} equal to the sum over every line,"
-        f" {kinds.count('deduped'):,} equal to the sum without repeated lines,"
-        f" {kinds.count('different'):,} different;"
-        f" {repeated:,} repeated and {comparison.sums.broken:,} broken lines in the input,"
-        f" {comparison.sums.skipped:,} skipped by hand, {comparison.sums.replayed:,} replaced by their replays"
-    )

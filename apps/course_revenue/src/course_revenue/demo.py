@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from course_revenue.checks import InputSums, Reconciliation, reconcile, sum_input
 from course_revenue.jobs import JobProcess
+from course_revenue.ledger import NOTHING
 from course_revenue.settings import Settings
 from course_revenue.topics import load_sample, read_lines, wanted_topics
 from course_revenue.totals import open_totals
@@ -119,8 +120,7 @@ def _run(options: DemoOptions, directory: Path, screen: Screen, started: context
             load_sample(brokers, settings, options.size, advance)
         note.write_text(json.dumps(wanted), encoding="utf-8")
     sums = sum_input(read_lines(brokers, settings))
-    lines = sum(course.line_count for course in sums.courses.values())
-    screen.say(f"{lines:,} purchase lines of {len(sums.courses):,} courses are in {settings.lines}")
+    screen.say(f"{sums.lines:,} purchase lines of {len(sums.courses):,} courses are in {settings.lines}")
     job = started.enter_context(JobProcess(config, (), log_file))
     screen.say(f"the job runs with exactly_once_v2; its log: {log_file}")
     return _watch(options, settings, brokers, sums, job, screen)
@@ -165,7 +165,7 @@ def _watch(
         while True:
             changed = totals.poll(0.25)
             applied = sum(total.line_count for total in totals.values.values())
-            expected = sum(course.line_count for course in sums.courses.values())
+            expected = sums.lines
             if applied > expected and time.monotonic() - summed_at > _RESUM_EVERY_S:
                 # somebody loads more lines while this runs
                 sums = sum_input(read_lines(brokers, settings))
@@ -183,8 +183,8 @@ def _watch(
 
 
 def _difference(totals: Mapping[str, Revenue], comparison: Reconciliation, timeout_s: float) -> str:
-    rows = [row for row in comparison.rows if row.verdict != "equal"]
-    some = ", ".join(f"{row.course_id} by {row.difference_cents} cents" for row in rows[:5])
+    rows = [row for row in comparison.rows if row.unexplained != NOTHING]
+    some = ", ".join(f"{row.course_id} by {row.unexplained.cents} cents" for row in rows[:5])
     return (
         f"the totals do not equal the sum over the input {timeout_s:.0f} s after the job's start:"
         f" {len(rows):,} of {len(comparison.rows):,} courses differ ({some}); {len(totals):,} have a total"

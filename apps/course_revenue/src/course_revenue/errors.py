@@ -11,3 +11,7 @@ class RefusedError(KafkaException):
 
 class JobFailedError(KafkaException):
     """An instance that a command started has ended by itself; the message has the end of its log."""
+
+
+class NoCutError(KafkaException):
+    """There was no moment at which input and totals could be compared. The message says what to do."""

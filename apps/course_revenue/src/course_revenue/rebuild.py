@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course_revenue import rebuilding
-from course_revenue.adjustments import read_adjustments, skipped
-from course_revenue.checks import reconcile as compare
-from course_revenue.checks import sum_input
+from course_revenue import rebuilding, reports
 from course_revenue.errors import JobFailedError, RefusedError
 from course_revenue.following import JobOffsets, catch_up
 from course_revenue.headers import Place
 from course_revenue.jobs import JobProcess
 from course_revenue.options import ConfigFile, DryRun, LogFile, Set, Target, Yes, target
 from course_revenue.progress import open_progress
+from course_revenue.reconciling import reconcile_job
 from course_revenue.skipping import SkipRequest, skip
-from course_revenue.topics import read_lines
-from course_revenue.totals import open_totals, summary
 from headrace.cli.common import FAILED, note, say
 from headrace.topics import TopicAdmin
 
@@ -34,6 +30,7 @@ FromGap = Annotated[
 ]
 
 LOG_FILE = Path("course-revenue-rebuild.log")
+_PATIENCE_S = 60.0
 
 
 def rebuild(
@@ -151,15 +148,13 @@ def _skipped_again(at: Target, job: rebuilding.Job, partition: int, offset: int,
 
 def reconcile(at: Target) -> int:
     """Compares the totals with the sum over the input and says how it went; the exit code."""
-    known = skipped(read_adjustments(Path(at.settings.adjustments)), at.settings, at.application_id)
-    lines = read_lines(at.brokers, at.settings, client=at.client)
-    sums = sum_input(lines, at.values.decode_line(at.settings.lines), known)
-    with open_totals(at.brokers, at.settings, client=at.client, values=at.values) as table:
-        table.read_to_end()
-        comparison = compare(sums, table.values)
-        note(summary(table.values))
+    outcome = reconcile_job(at, timeout_s=_PATIENCE_S)
+    comparison = outcome.comparison
+    for line in reports.warnings(outcome):
+        note(f"warning: {line}")
+    note(reports.summary(outcome))
     for row in comparison.differing:
-        say(f"{row.course_id}: {row.difference_cents} cents from the sum over the input")
+        say(f"{row.course_id}: {row.unexplained.cents} cents from the sum over the input")
     say(
         f"the totals of {len(comparison.rows):,} courses agree with the input"
         if comparison.agrees
