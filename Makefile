@@ -26,6 +26,7 @@ run: setup ## the course-revenue job on a local Kafka, totals in this terminal; 
 test: setup ## every test, those on a real broker included; TESTS=tests/unit for some, WORKERS=0 in one process
 	@scripts/java.sh --jdk
 	@scripts/browser.sh
+	@scripts/postgres.sh
 	@$(BIN)/headrace cluster fetch --kafka-version 3.9.1 --registry > /dev/null
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 

@@ -40,7 +40,7 @@ err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 def say(line: str) -> None:
     """One plain line on standard output, whatever it contains."""
-    out.print(line, markup=False)
+    print(line, file=out.file, flush=True)  # the console would make spaces of tabs
 
 
 def note(line: str) -> None:

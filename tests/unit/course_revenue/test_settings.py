@@ -41,3 +41,20 @@ def test_a_wrong_setting_is_named_with_what_is_allowed(properties: dict[str, str
 @pytest.mark.parametrize(("cents", "text"), [(0, "0.00"), (5, "0.05"), (-123_456_789, "-1,234,567.89")])
 def test_money(cents: int, text: str) -> None:
     assert money(cents) == text
+    assert money(cents) == text
+
+
+def test_the_jobs_addresses_are_a_list_and_each_is_one() -> None:
+    key = "course.revenue.dashboard.job"
+    found = Settings.of({key: "http://one:8080/, https://[::1]:9/base ,"}).job_addresses
+    assert found == ("http://one:8080", "https://[::1]:9/base")
+    assert Settings.of({}).job_addresses == ()
+    for wrong in ("one:8080", "ftp://one", "http://", "http://one:x", "http://one:99999"):
+        with pytest.raises(ConfigException, match=r"course\.revenue\.dashboard\.job must be addresses such as http"):
+            Settings.of({key: wrong})
+
+
+def test_amounts_are_shown_in_one_of_two_currencies() -> None:
+    assert Settings.of({"course.revenue.currency": "USD"}).currency.value == "usd"
+    with pytest.raises(ConfigException, match="must be eur or usd"):
+        Settings.of({"course.revenue.currency": "gbp"})
