@@ -134,6 +134,11 @@ class Committer:
     def careful(self, value: bool) -> None:
         self._careful = self._producer.careful = value
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether something was sent in a transaction that is open."""
+        return self._producer.in_transaction
+
     def due_in(self) -> float:
         """Seconds until ``commit.interval.ms`` has passed since the last commit; negative when it is over."""
         return self._last + self._shared.commit_interval_ms / 1000 - time.monotonic()

@@ -523,7 +523,7 @@ class StreamThread:
 
     def _until_commit(self) -> float:
         # with nothing to commit it may be late: a short commit.interval.ms would keep an idle thread busy
-        anything = any(task.has_uncommitted for task in self._running.values())
+        anything = self._committer.in_transaction or any(task.has_uncommitted for task in self._running.values())
         return self._committer.wait() if anything else NEVER
 
     def _until_punctuation(self) -> float:

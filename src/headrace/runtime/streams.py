@@ -122,6 +122,7 @@ class KafkaStreams:
         self._handler: Callable[[Exception], StreamThreadExceptionResponse] | None = None
         self._machine = StateMachine("the client", State.CREATED, CLIENT_TRANSITIONS, self._changed)
         self._changes: deque[tuple[State, State]] = deque()
+        self._telling = threading.Lock()
         self._admin: TopicAdmin | None = None
         self._cleaner = StateCleaner(
             f"{self._shared.client_id}-CleanupThread",
@@ -176,9 +177,10 @@ class KafkaStreams:
         return self._machine.state
 
     def set_state_listener(self, listener: Callable[[State, State], None] | None) -> None:
-        """Have ``listener(new, old)`` called on every change of state, on the thread that made it.
+        """Have ``listener(new, old)`` called on every change of state: one call at a time, in the order of the changes.
 
-        What it raises is logged, and changes nothing.
+        It is called on the thread that made the change, or on one that was telling of an earlier one. What it raises is
+        logged, and changes nothing.
 
         Raises:
             IllegalStateException: The client was started already.
@@ -308,7 +310,7 @@ class KafkaStreams:
             thread = next((t for t in reversed(living) if not t.is_current()), living[-1])
             thread.shutdown(leave_group=True)
             self._threads.remove(thread)
-            self._leaving.append(thread)
+            self._leaving = [*(t for t in self._leaving if t.state is not ThreadState.DEAD), thread]
             self._divide_cache()
         if not thread.is_current() and not thread.join(timeout_s):
             raise TimeoutException(f"Thread {thread.name} did not stop in the allotted time ({timeout_s} s)")
@@ -466,19 +468,25 @@ class KafkaStreams:
         self._changes.append((new, old))
 
     def _tell(self) -> None:
-        # never under the lock: a listener may wait for a thread that needs it
-        listener = self._listener
-        while listener is not None:
+        # never under the client's lock: a listener may wait for a thread that needs it. Whoever tells already goes on
+        # with what comes meanwhile, so that changes are told in their order
+        while self._listener is not None and self._changes and self._telling.acquire(blocking=False):
             try:
-                new, old = self._changes.popleft()
-            except IndexError:
-                # told, by whichever thread
-                return
-            try:
-                listener(new, old)
-            except Exception:
-                # the change has been made, and others wait for what follows from it
-                _log.exception("the state listener failed at %s to %s", old.value, new.value)
+                self._tell_one(self._listener)
+            finally:
+                self._telling.release()
+
+    def _tell_one(self, listener: Callable[[State, State], None]) -> None:
+        try:
+            new, old = self._changes.popleft()
+        except IndexError:
+            # told meanwhile, by another thread
+            return
+        try:
+            listener(new, old)
+        except Exception:
+            # the change has been made, and others wait for what follows from it
+            _log.exception("the state listener failed at %s to %s", old.value, new.value)
 
     def _thread_changed(self, thread: StreamThread, new: ThreadState, old: ThreadState) -> None:
         with self._guard:

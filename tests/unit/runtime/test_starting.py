@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from headrace import Consumed, KafkaStreams, Serdes, State, StreamsBuilder, StreamThreadExceptionResponse
@@ -26,3 +27,37 @@ def test_a_client_that_is_closed_while_no_broker_answers_has_not_failed(tmp_path
     assert streams.close(60.0)
     assert streams.state() is State.NOT_RUNNING
     assert failures == []
+
+
+def test_a_state_listener_hears_of_changes_one_by_one_and_in_their_order(tmp_path: Path) -> None:
+    """Of two threads whose changes came close together the later one could be told first."""
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
+    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
+    streams = KafkaStreams(builder.build(), settings)
+    heard: list[State] = []
+    within, go_on = threading.Event(), threading.Event()
+
+    def listen(new: State, old: State) -> None:
+        if new is State.RUNNING:
+            within.set()
+            assert go_on.wait(60)
+        heard.append(new)
+
+    streams.set_state_listener(listen)
+
+    def change(new: State) -> None:
+        streams._machine.move(new)
+        streams._tell()
+
+    change(State.REBALANCING)
+    other = threading.Thread(target=change, args=(State.RUNNING,))
+    other.start()
+    assert within.wait(60)
+    change(State.REBALANCING)
+    go_on.set()
+    other.join(60)
+    assert heard == [State.REBALANCING, State.RUNNING, State.REBALANCING]
+    streams._machine.move(State.PENDING_SHUTDOWN)
+    streams._finish()
+    assert heard[-1] is State.NOT_RUNNING
