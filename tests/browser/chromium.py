@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PICTURES = Path(__file__).parents[2] / "build" / "dashboard"
 """Output, for people to look at."""
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 WIDE = (1440, 900)
 NARROW = (390, 844)
