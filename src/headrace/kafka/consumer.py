@@ -25,7 +25,13 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message
 from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from headrace.errors import IllegalStateException, KafkaException, OffsetOutOfRangeException, TimeoutException
+from headrace.errors import (
+    IllegalStateException,
+    KafkaException,
+    OffsetOutOfRangeException,
+    StreamsException,
+    TimeoutException,
+)
 from headrace.kafka.acls import Acl, reading
 from headrace.kafka.connections import data_client_config, group_client_config
 from headrace.kafka.errors import client_error, refuses_entry, translate, translate_config_error
@@ -187,6 +193,9 @@ class RecordConsumer:
         """Wait up to ``timeout_s`` seconds for up to ``max_records`` records and events.
 
         Returns early as soon as ``max_records`` are there; with a timeout of 0 takes what is prefetched.
+
+        Raises:
+            StreamsException: a record's headers cannot be read. What came with it is lost: this consumer is of no use.
         """
         batch = PolledBatch()
         self._drained = False
@@ -222,9 +231,19 @@ class RecordConsumer:
                 if run is None:
                     run = records[tp] = []
                 append = run.append
-            append(
-                (message.offset(), message.timestamp()[1], message.key(), message.value(), message.headers())  # type: ignore[arg-type]
-            )
+            try:
+                headers = message.headers()
+                if headers is not None:
+                    # the client leaves an error set when it cannot make a name, and a hole in its place: without a call
+                    # that sees the error here, any other would fail by it later on
+                    all(map(len, headers))
+                append((message.offset(), message.timestamp()[1], message.key(), message.value(), headers))  # type: ignore[arg-type]
+            except SystemError as failure:
+                raise StreamsException(
+                    f"The record at {topic}-{partition} offset {message.offset()} cannot be read: the name of a header "
+                    "is not UTF-8. To go on without it, stop the application and move its committed offset past the "
+                    "record (headrace reset --from-file)"
+                ) from failure
         if self._pending_errors:
             batch.errors.extend((None, error) for error in self._pending_errors)
             self._pending_errors.clear()

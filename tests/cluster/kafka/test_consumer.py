@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from kafka import KafkaProducer
 
 import headrace.kafka.consumer
-from headrace.errors import ConfigException, OffsetOutOfRangeException
+from headrace.errors import ConfigException, OffsetOutOfRangeException, StreamsException
 from headrace.kafka import RecordConsumer, RecordProducer, TopicAdmin
 from headrace.records import OffsetAndMetadata, TopicPartition
 
@@ -283,6 +284,30 @@ def test_a_partition_that_was_paused_when_it_went_is_read_when_it_comes_back(
     consumer.pause([first])
     consumer.assign({first: 50})
     read(consumer, lambda seen: count(seen) == 50)
+
+
+class NoText(str):
+    """The name of a header that other clients may write."""
+
+    __slots__ = ()
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return b"\xff\xfe"
+
+
+def test_a_record_whose_headers_cannot_be_read_is_named(
+    consumer: RecordConsumer, topic_factory: TopicFactory, bootstrap_servers: str
+) -> None:
+    """The client's own error said neither what nor where, and came with whatever call was next, a user's too."""
+    topic = topic_factory("lines")
+    producer: Any = KafkaProducer(bootstrap_servers=bootstrap_servers)
+    for number in range(300):
+        producer.send(topic, b"fine", headers=[("x", b"1")] if number % 2 else [])
+    producer.send(topic, b"not fine", headers=[("x", b"1"), (NoText("x"), b"1")]).get(30)
+    producer.close()
+    consumer.assign({TopicPartition(topic, 0): 0})
+    with pytest.raises(StreamsException, match=rf"record at {topic}-0 offset 300 cannot be read: the name of a header"):
+        read(consumer, lambda seen: count(seen) == 301)
 
 
 def test_committed_offsets_come_with_their_metadata(
