@@ -200,6 +200,27 @@ def test_it_finds_its_server_again_and_shows_what_moved_meanwhile(browser: Brows
         context.__exit__(None, None, None)
 
 
+def test_a_page_that_nobody_sees_has_no_stream_and_goes_on_from_its_place(browser: Browser) -> None:
+    with SyntheticDashboard() as dashboard:
+        dashboard.live()
+        dashboard.totals([revenue(1, 100), revenue(2, 200)])
+        with opened(browser, dashboard.address) as (page, wrong):
+            expect(page.locator("#net")).to_have_text("€3.00")
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url.removeprefix(dashboard.address)))
+            look = """(hidden) => {
+              Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+              document.dispatchEvent(new Event("visibilitychange"));
+            }"""
+            page.evaluate(look, True)
+            dashboard.totals([revenue(2, 700)])
+            page.evaluate(look, False)
+            expect(page.locator("#net")).to_have_text("€8.00")
+            assert len(asked) == 1
+            assert asked[0].startswith(f"stream?after={dashboard.feed.board.name}.")
+            assert wrong == []
+
+
 @pytest.mark.parametrize("look", ["wide", "narrow", "dark", "dark-narrow"])
 def test_it_fits_wide_and_narrow_screens_by_day_and_by_night(browser: Browser, look: str) -> None:
     size = NARROW if "narrow" in look else (1440, 900)

@@ -91,6 +91,23 @@ def test_of_a_job_that_does_not_answer_nothing_is_known() -> None:
     assert (job.answers, job.endpoints[AT].since_ms, job.endpoints[AT].failure) == (True, NOW + 20, None)
 
 
+def test_while_an_instance_or_a_task_tells_nothing_only_a_wait_beyond_the_budget_is_told() -> None:
+    job = Job([AT, "http://two:2"])
+    restoring = {**task("0_1"), "state": "RESTORING"}
+    job.answered("http://two:2", told(task("1_0")), NOW)
+    job.answered(AT, told(task("0_0"), restoring), NOW)
+    assert job.waited_ms() is None
+    job.answered(AT, told(task("0_0"), task("0_1")), NOW)
+    assert job.waited_ms() == 0
+    job.answered(AT, told(task("0_0"), state="REBALANCING"), NOW)
+    assert job.waited_ms() is None
+    job.failed(AT, "refused", NOW)
+    assert job.waited_ms() is None
+    job.answered("http://two:2", told(task("1_0", end=4)), NOW + 1_000)
+    job.answered("http://two:2", told(task("1_0", end=4)), NOW + 62_000)
+    assert job.waited_ms() == 61_000
+
+
 def test_standby_tasks_neither_wait_nor_are_hot() -> None:
     job = Job([AT])
     standby = {**task("1_0", offset=0, end=9_999), "type": "standby"}

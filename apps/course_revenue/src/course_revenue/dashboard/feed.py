@@ -253,7 +253,9 @@ class Feed:
 
     def _told(self, now: int) -> dict[str, Any]:
         sums = self.board.sums()
-        kept = freshness(sums.newest_event_ms, self.job.waited_ms(), now)
+        # without brokers the job hears of no line that lands
+        waited = None if self._state()[0] is Reading.NO_BROKERS else self.job.waited_ms()
+        kept = freshness(sums.newest_event_ms, waited, now)
         tasks = [task for task in self.job.tasks() if task.active]
         rates = [task.records_per_second for task in tasks if task.records_per_second is not None]
         return {

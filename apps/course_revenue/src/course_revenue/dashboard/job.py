@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BUDGET_MS: Final = 60_000
 """A line must be in the totals within this time after it landed."""
 
+_RUNNING: Final = "RUNNING"
 _SAMPLES: Final = 3_600
 _HOT_SHARE: Final = 2.0
 _HOT_RATE: Final = 1.0
@@ -55,6 +56,11 @@ class Task(msgspec.Struct, frozen=True):
     def active(self) -> bool:
         """Whether it processes."""
         return self.type == "active"
+
+    @property
+    def tells(self) -> bool:
+        """Whether it runs and knows how far it is in any of its partitions."""
+        return self.state == _RUNNING and any(at.end is not None and at.offset is not None for at in self.partitions)
 
     @property
     def lag(self) -> int | None:
@@ -193,11 +199,23 @@ class Job:
         return any(told.answers for at in self.endpoints.values() for told in at.instances)
 
     def waited_ms(self) -> int | None:
-        """How long the oldest line that is not in the totals has waited; None when no active task is known.
+        """How long the oldest line that is not in the totals has waited; None when nobody can tell.
 
-        At least so long: what waited before the first look is counted from that look.
+        At least so long: what waited before the first look is counted from that look. While an instance does not answer
+        or a task does not run yet, lines may wait that are not seen; so then only a wait beyond the budget is told.
         """
-        return max(self._waited.values(), default=None)
+        longest = max(self._waited.values(), default=None)
+        return longest if longest is None or self._sees_all() or longest > BUDGET_MS else None
+
+    def _sees_all(self) -> bool:
+        return all(
+            at.failure is None
+            and all(
+                told.answers and told.state == _RUNNING and all(task.tells for task in told.tasks if task.active)
+                for told in at.instances
+            )
+            for at in self.endpoints.values()
+        )
 
     def dropped(self) -> Counter[str]:
         """Lines passed over by reason, rejected ones included, since the tasks began."""

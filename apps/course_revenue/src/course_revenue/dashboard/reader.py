@@ -314,7 +314,9 @@ class JobWatch(Watcher):
             if response.status != http.client.OK:
                 return JobSaid(self._address, failure=f"HTTP {response.status}")
             return JobSaid(self._address, read_tasks(body))
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except OSError as error:
+            return JobSaid(self._address, failure=error.strerror or str(error) or type(error).__name__)
+        except (ValueError, http.client.HTTPException) as error:
             return JobSaid(self._address, failure=str(error) or type(error).__name__)
         finally:
             with suppress(OSError):

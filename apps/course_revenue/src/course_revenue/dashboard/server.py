@@ -72,7 +72,7 @@ def application(feed: Feed) -> ASGIApp:
 
     ========================= ==========================================================================
     ``/``                     the page
-    ``/stream``               its frames, as server-sent events; 503 when too many pages look
+    ``/stream?after=…``       its frames, as server-sent events; 503 when too many pages look
     ``/trail?course=…``       how one course's total moved since the dashboard runs
     ``/status``               the last second's sums, offsets and states, for programs
     ``/live``                 200
@@ -92,9 +92,10 @@ def application(feed: Feed) -> ASGIApp:
         if pages >= _MOST_PAGES:
             return JSONResponse({"error": f"{pages} pages look already"}, 503, headers=_NO_STORE)
         pages += 1
+        place = request.headers.get("last-event-id") or request.query_params.get("after")
 
         async def frames() -> Any:
-            frames = feed.stream(request.headers.get("last-event-id"))
+            frames = feed.stream(place)
             async with contextlib.aclosing(frames):
                 async for frame in frames:
                     yield frame

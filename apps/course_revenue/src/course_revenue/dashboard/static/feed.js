@@ -1,6 +1,7 @@
 // The stream from the server: what is known here, and whether it still comes.
 
 const SILENCE_MS = 4000;
+const GIVEN_UP_MS = 10_000;
 
 /** Rows as the page holds them. Replaced, never changed, so that an old one still says where it stood. */
 function rowOf([course, net, lines, flagged, time]) {
@@ -23,23 +24,35 @@ export class Feed {
     this.connected = false;
     this.lastHeard = performance.now();
     this.coming = null;
+    this.place = "";
     this.open();
+    document.addEventListener("visibilitychange", () => this.seen(!document.hidden));
     // not a question to anybody: a stream that hangs says nothing by itself
     setInterval(() => this.watch(), 1000);
   }
 
+  /** Opens the stream, from where it was left if the server still knows that place. */
   open() {
-    this.source = new EventSource("/stream");
-    this.source.onmessage = (event) => this.take(JSON.parse(event.data));
-    this.source.onerror = () => {
-      this.set(false);
-      // a browser gives up for good after some answers, such as a proxy's error page
-      if (this.source.readyState === EventSource.CLOSED) setTimeout(() => this.open(), 2000);
-    };
+    this.source?.close();
+    this.lastHeard = performance.now();
+    this.coming = null;
+    this.source = new EventSource(this.place ? `/stream?after=${encodeURIComponent(this.place)}` : "/stream");
+    this.source.onmessage = (event) => this.take(JSON.parse(event.data), event.lastEventId);
+    this.source.onerror = () => this.set(false);
+  }
+
+  /** A page that nobody sees needs no stream; browsers have few connections for all their tabs. */
+  seen(visible) {
+    if (visible) this.open();
+    else this.source.close();
   }
 
   watch() {
-    if (this.connected && performance.now() - this.lastHeard > SILENCE_MS) this.set(false);
+    if (document.hidden) return;
+    const silent = performance.now() - this.lastHeard;
+    if (silent > SILENCE_MS) this.set(false);
+    // a browser gives up for good after some answers, and waits for ever on a connection that is gone without a word
+    if (silent > GIVEN_UP_MS) this.open();
   }
 
   set(connected) {
@@ -49,7 +62,7 @@ export class Feed {
     }
   }
 
-  take(frame) {
+  take(frame, place) {
     this.lastHeard = performance.now();
     if (frame.full) this.coming = new Map();
     const whole = this.coming;
@@ -60,6 +73,7 @@ export class Feed {
       this.coming = null;
       this.points = [];
     }
+    this.place = place;
     const changed = [];
     if (!whole && frame.rows) {
       for (const wire of frame.rows) {
