@@ -42,13 +42,22 @@ class Instance:
         directory: where that directory is made.
         arguments: the interpreter's; ``--config`` and a properties file follow.
         config: its settings.
+        environment: more of it than this process has.
     """
 
-    def __init__(self, name: str, directory: Path, arguments: Sequence[str], config: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        arguments: Sequence[str],
+        config: Mapping[str, object],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.directory = directory / name
         self.arguments = tuple(arguments)
         self.config = {"state.dir": str(self.directory / "state"), **config}
+        self.environment = dict(environment or {})
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -92,7 +101,7 @@ class Instance:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **self.environment},
             )
         return self
 

@@ -23,7 +23,7 @@ from headrace.topics import NewTopic as Topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace import Topology
+    from headrace import KStream, Topology
     from headrace.api.stores import KeyValueBytesStoreSupplier
 
 
@@ -34,17 +34,20 @@ def counting(
     source: str, out: str, touch: Callable[[str], str] = str, store: KeyValueBytesStoreSupplier | None = None
 ) -> Topology:
     """Counts records by key in the store ``counts``, or the one given."""
-    text = Serdes.String()
     builder = StreamsBuilder()
+    text = Serdes.String()
+    count_by_key(builder.stream(source, Consumed.with_(text, text)).map_values(touch), out, store)
+    return builder.build()
+
+
+def count_by_key(records: KStream[str, str], out: str, store: KeyValueBytesStoreSupplier | None = None) -> None:
+    text = Serdes.String()
     (
-        builder.stream(source, Consumed.with_(text, text))
-        .map_values(touch)
-        .group_by_key(Grouped.with_(text, text))
+        records.group_by_key(Grouped.with_(text, text))
         .count(Materialized.as_(store or "counts").with_key_serde(text))
         .to_stream()
         .to(out, Produced.with_(text, Serdes.Long()))
     )
-    return builder.build()
 
 
 def make_topics(brokers: str, unique: Callable[[str], str]) -> None:
