@@ -18,8 +18,7 @@ CASES, EXPECTED = ROOT / "cases", ROOT / "expected"
 @pytest.mark.parametrize("name", case_names(CASES))
 def test_case(name: str) -> None:
     result = run_case(CASES, EXPECTED, name)
-    if result.outcome is Outcome.SKIPPED:
-        pytest.skip(result.reason)
+    # one that is skipped proves nothing
     assert result.outcome is Outcome.PASSED, (
         f"{result.reason}\nRun it alone: python -m headrace.testing.conformance {CASES} {EXPECTED} --only {name}"
     )

@@ -9,11 +9,11 @@ from fuzz import generate
 from fuzz.compare import category, compare, quiet
 from fuzz.coverage import Coverage
 from fuzz.shrink import shrink
-from fuzz.slices import SLICE, read
+from fuzz.slices import read
 
 from headrace.testing.conformance import Outcome
 
-RECORDED = list(read()) if SLICE.exists() else []
+RECORDED = list(read())
 
 
 @pytest.mark.parametrize("at", range(len(RECORDED)), ids=[case["description"] for case, _ in RECORDED])
@@ -22,6 +22,10 @@ def test_recorded_case(at: int) -> None:
     with quiet():
         result = compare(case, wanted)
     assert result.outcome is Outcome.PASSED, result.reason
+
+
+def test_there_are_two_hundred_and_each_is_another() -> None:
+    assert len({str(case) for case, _ in RECORDED}) == 200
 
 
 def test_a_seed_is_a_case() -> None:
