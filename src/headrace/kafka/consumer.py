@@ -52,8 +52,9 @@ _FORCED: Mapping[str, Any] = {
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
 }
+_NO_GROUP = "headrace-unassigned"
 _DEFAULTS: Mapping[str, Any] = {
-    "group.id": "headrace-unassigned",  # the client insists on one; nothing is sent for it unless committed() is used
+    "group.id": _NO_GROUP,  # the client insists on one, and looks for its coordinator; nothing else is sent for it
     "fetch.queue.backoff.ms": 5,
     "queued.min.messages": 100_000,
     "fetch.wait.max.ms": 50,
@@ -341,6 +342,8 @@ class RecordConsumer:
         tp = None if topic is None or partition is None or partition < 0 else TopicPartition(topic, partition)
         code = error.code()
         if tp is None:
+            if code == KafkaError.GROUP_AUTHORIZATION_FAILED and self._config["group.id"] == _NO_GROUP:
+                return  # whoever reads in no group needs no permission for one
             batch.errors.append((None, translate(error, "polling", self._needs)))
         elif code == KafkaError._PARTITION_EOF:
             self._at_end.add(tp)

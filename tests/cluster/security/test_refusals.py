@@ -20,7 +20,7 @@ from headrace.kafka import TopicAdmin
 from headrace.kafka.connections import group_client_config
 from headrace.kafka.group_admin import GroupAdmin
 from headrace.records import TopicPartition
-from headrace.topics import NewTopic, ensure_topics
+from headrace.topics import NewTopic, TopicReader, TopicWriter, ensure_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,6 +152,20 @@ def test_a_missing_acl_is_named_under_the_streams_protocol(application: Applicat
             assert denied(error), (operation, resource, error)
             assert re.search(says, str(error)), error
     assert application.failure(**settings) is None
+
+
+def test_a_reader_beside_an_application_needs_read_on_its_topic_and_no_group(
+    broker: SecureBroker, unique: Callable[[str], str]
+) -> None:
+    user, topic = unique("reader"), unique("in")
+    broker.make_user(user)
+    broker.allow(user, [("Read", "topic", topic)])
+    ensure_topics(broker.plain, [NewTopic(topic, 1)])
+    with TopicWriter(broker.plain) as writer:
+        writer.send(topic, b"key", b"value")
+    client = StreamsConfig.load({"application.id": "app", **broker.scram_user(user)}).admin_config()
+    with TopicReader(broker.sasl, topic, client=client) as reader:
+        assert [record.value for record in reader.to_end()] == [b"value"]
 
 
 def refusals(security: dict[str, Any]) -> tuple[str, str]:
