@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EQUAL = "the totals equal a plain sum over the input"
+OUT_OF_TIME = """
+from pathlib import Path
+from course_revenue.demo import DemoOptions, run_demo
+from course_revenue.sample import SampleSize
+from course_revenue.screen import open_screen
+
+size = SampleSize(lines=3000, courses=50, seed=2)
+raise SystemExit(run_demo(DemoOptions(Path({directory!r}), size, once=True, timeout_s=0.0), open_screen()))
+"""
 
 
 def demo(directory: Path, *arguments: str) -> list[str]:
@@ -31,7 +40,7 @@ def finished(command: list[str], code: int = 0) -> str:
     return done.stdout
 
 
-def test_from_nothing_then_again_then_anew_and_nothing_is_left_running(tmp_path: Path) -> None:
+def test_from_nothing_then_anew_out_of_time_then_on_and_nothing_is_left_running(tmp_path: Path) -> None:
     first = finished(demo(tmp_path, "--once"))
     assert first.startswith("the dashboard: http://127.0.0.1:")
     assert "starting anew" in first
@@ -39,13 +48,16 @@ def test_from_nothing_then_again_then_anew_and_nothing_is_left_running(tmp_path:
     assert EQUAL in first
     assert "\x1b" not in first
     assert LocalCluster(tmp_path / "cluster").state() is None
-    again = finished(demo(tmp_path, "--once"))
+    # nothing can be equal as soon as the job is started
+    late = finished([sys.executable, "-c", OUT_OF_TIME.format(directory=str(tmp_path))], code=1)
+    assert "starting anew" in late
+    assert "another sample is asked for" in late
+    assert "the totals do not equal the sum over the input 0 s after the job's start" in late
+    assert EQUAL not in late
+    assert LocalCluster(tmp_path / "cluster").state() is None
+    again = finished(demo(tmp_path, "--once", "--seed", "2"))
     assert "going on with the sample and the totals of the last run" in again
     assert EQUAL in again
-    anew = finished(demo(tmp_path, "--once", "--seed", "2"))
-    assert "starting anew" in anew
-    assert "another sample is asked for" in anew
-    assert EQUAL in anew
     assert LocalCluster(tmp_path / "cluster").state() is None
 
 
