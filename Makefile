@@ -19,7 +19,7 @@ help: ## this list
 setup: ## the locked Python environment in .venv (quick when it is up to date)
 	@scripts/setup.sh
 
-run: setup ## the course-revenue job on a local Kafka, totals in this terminal; ARGS="--once" ends by itself
+run: setup ## the course-revenue job on a local Kafka, totals here and on a web page; ARGS="--once" ends by itself
 	@scripts/java.sh
 	@$(BIN)/course-revenue demo $(ARGS)
 

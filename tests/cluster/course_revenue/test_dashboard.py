@@ -119,6 +119,7 @@ def test_a_page_follows_the_topic_through_refunds_flags_and_outages(broker: Loca
             job.start()
             expect(net).to_have_text("€1,115.03")
             expect(banners).to_have_text("")
+            expect(page.locator("#waited")).to_have_text(re.compile("commit lag [0-9]"))
 
             # the dashboard itself
             dashboard.signal(signal.SIGTERM)

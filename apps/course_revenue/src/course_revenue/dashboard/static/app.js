@@ -140,8 +140,8 @@ function jobPanel(told) {
     ...told.job.endpoints.filter((at) => at.failure).map((at) => [at.address, "bad", at.failure]),
     ...told.job.instances.map((one) =>
       one.answers
-        ? [one.name, one.state === "RUNNING" ? "good" : one.state.endsWith("ERROR") ? "bad" : "warn", `${title(one.state)}, ${one.active} active${one.standby ? `, ${one.standby} standby` : ""}`]
-        : [one.name, "bad", one.reason ?? "does not answer"],
+        ? [shortened(one.name), one.state === "RUNNING" ? "good" : one.state.endsWith("ERROR") ? "bad" : "warn", `${title(one.state)}, ${one.active} active${one.standby ? `, ${one.standby} standby` : ""}`]
+        : [shortened(one.name), "bad", one.reason ?? "does not answer"],
     ),
   ];
   lines("instances", instances, (element, [name, kind, words]) => {
@@ -162,7 +162,7 @@ function jobPanel(told) {
   $("tasks").hidden = !rows.length;
   const facts = [];
   if (told.job.asked && told.job.answers) {
-    facts.push(["Rejected lines", told.job.rejects ? grouped(told.job.rejected) : "not turned on: a broken line stops the job"]);
+    facts.push(["Rejected lines", told.job.rejects ? grouped(told.job.rejected) : "off, a broken line stops the job"]);
     for (const [reason, count] of Object.entries(told.job.dropped).sort()) facts.push([reason.replace(/^rejected: /, "· "), grouped(count)]);
   }
   const list = $("drops");
@@ -171,6 +171,11 @@ function jobPanel(told) {
     list.dataset.words = words;
     list.replaceChildren(...facts.flatMap(([name, value]) => [element("dt", name), element("dd", value)]));
   }
+}
+
+/** A client's id with the beginning of its long random part. */
+function shortened(name) {
+  return name.replace(/([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}/, "$1…");
 }
 
 function sourcePanel(told) {
