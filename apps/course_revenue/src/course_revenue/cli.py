@@ -20,6 +20,7 @@ from course_revenue.operations import check, check_before_run, rejected_app, ski
 from course_revenue.options import Brokers, Config, ConfigFile, Set, target
 from course_revenue.rebuild import rebuild
 from course_revenue.reconcile import reconcile
+from course_revenue.rehearse import rehearse
 from course_revenue.sample import SampleSize
 from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
@@ -50,6 +51,7 @@ app.command()(rebuild)
 app.command()(load)
 app.command()(dashboard)
 app.command()(reconcile)
+app.command()(rehearse)
 app.add_typer(rejected_app, name="rejected")
 
 

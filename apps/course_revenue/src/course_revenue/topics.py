@@ -93,7 +93,7 @@ def load_records(
     Returns:
         The number of lines, repeated ones included. All have arrived.
     """
-    lines, recode, began = 0, _recoder(values), time.monotonic()
+    lines, recode, began = 0, recoder(values), time.monotonic()
     with TopicWriter(bootstrap_servers, client=client) as writer:
         for record in records:
             topic = settings.courses if record.is_course else settings.lines
@@ -111,8 +111,8 @@ def load_records(
     return lines
 
 
-def _recoder(values: Formats | None) -> Callable[[str, SampleRecord], bytes | None]:
-    """Gives a value, which is JSON, in another format; what is no JSON stays as it is."""
+def recoder(values: Formats | None) -> Callable[[str, SampleRecord], bytes | None]:
+    """Gives the value of a record, which is JSON, in another format (None: JSON); what is no JSON stays as it is."""
     if values is None:
         return lambda topic, record: record.value
     lines, courses = JsonSerde(PurchaseLine), JsonSerde(Course)
