@@ -94,7 +94,7 @@ def test_another_partition_count_is_refused_as_a_rebuild(topic: str) -> None:
     assert refusals
     for refusal in refusals:
         assert "is a rebuild" in refusal.what
-        assert "headrace reset --config app.properties --topology course_revenue.topology:build" in refusal.fix
+        assert "course-revenue rebuild --config app.properties" in refusal.fix
 
 
 REFUSED = [

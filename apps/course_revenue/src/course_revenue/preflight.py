@@ -223,8 +223,8 @@ def _counts(needs: Wanted, seen: Seen) -> Iterator[Finding]:
         if count is not None and has is not None and has != count:
             yield Finding(
                 f"{courses} has {count} partitions and {topic} has {has}: lines would not meet their course, nor totals"
-                " their state. Another partition count is a rebuild: stop every instance, reset, start, reconcile",
-                f"headrace reset {_with_config(needs)} --topology course_revenue.topology:build, first with --dry-run",
+                " their state. Another partition count is a rebuild: stop every instance, rebuild, start",
+                f"course-revenue rebuild {_with_config(needs)}, first with --dry-run",
             )
 
 
