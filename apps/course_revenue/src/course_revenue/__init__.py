@@ -16,6 +16,7 @@
 ``adjustments``, ``skipping``  moving past a poison record, with a written adjustment
 ``stepping``  bringing the job right before a record that stops it
 ``rebuild``, ``rebuilding``  the totals anew from the first line on
+``rehearse``, ``rehearsal``  a promotion day in minutes, against the budget
 ``following`` how far a job has got; ``jobs`` an instance in a process; ``progress`` of what goes on
 ``dashboard`` the totals on a web page
 ``screen``    what a demo shows

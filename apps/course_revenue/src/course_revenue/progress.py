@@ -31,22 +31,23 @@ class Rate:
 
 
 @contextlib.contextmanager
-def open_progress(what: str) -> Generator[Callable[[int, int, str], None]]:
+def open_progress(what: str, *, rated: bool = True) -> Generator[Callable[[int, int, str], None]]:
     """Shows how far something is, on standard error.
 
     Args:
         what: is going on.
+        rated: whether to say how much is done in a second.
 
     Yields:
         A function to call with how much is done, how much there is in all by now, and more to say.
     """
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    with _bar(console, what) if console.is_terminal else _lines(console, what) as show:
+    with _bar(console, what, rated) if console.is_terminal else _lines(console, what, rated) as show:
         yield show
 
 
 @contextlib.contextmanager
-def _bar(console: Console, what: str) -> Generator[Callable[[int, int, str], None]]:
+def _bar(console: Console, what: str, rated: bool) -> Generator[Callable[[int, int, str], None]]:
     rate = Rate()
     columns = (
         TextColumn("{task.description}"),
@@ -58,14 +59,14 @@ def _bar(console: Console, what: str) -> Generator[Callable[[int, int, str], Non
         task = bar.add_task(what, total=0, more="")
 
         def show(done: int, total: int, more: str) -> None:
-            per_second = f"{rate.of(done, time.monotonic()):,.0f}/s"
+            per_second = f"{rate.of(done, time.monotonic()):,.0f}/s" if rated else ""
             bar.update(task, completed=done, total=total, more=", ".join(part for part in (per_second, more) if part))
 
         yield show
 
 
 @contextlib.contextmanager
-def _lines(console: Console, what: str) -> Generator[Callable[[int, int, str], None]]:
+def _lines(console: Console, what: str, rated: bool) -> Generator[Callable[[int, int, str], None]]:
     """A line every two seconds, and one at the end."""
     rate, shown_at, latest, shown = Rate(), time.monotonic(), "", ""
 
@@ -74,7 +75,7 @@ def _lines(console: Console, what: str) -> Generator[Callable[[int, int, str], N
         now = time.monotonic()
         per_second = rate.of(done, now)
         left = f"{(total - done) / per_second:,.0f} s left" if per_second and done < total else ""
-        parts = [f"{done:,} of {total:,}", f"{per_second:,.0f}/s", more, left]
+        parts = [f"{done:,} of {total:,}", f"{per_second:,.0f}/s" if rated else "", more, left]
         latest = f"{what}: {', '.join(part for part in parts if part)}"
         if now - shown_at >= _PLAIN_EVERY_S:
             shown_at, shown = now, latest

@@ -124,7 +124,7 @@ def _rehearse(
             for job in jobs:
                 running.enter_context(job)
             _await_running(jobs)
-            with open_progress("rehearsing, in seconds") as show:
+            with open_progress("rehearsing, in seconds", rated=False) as show:
                 played = play(
                     at.brokers,
                     at.settings,
@@ -189,7 +189,7 @@ def report(played: Played, instances: int, *, ascii_only: bool = False) -> list[
         out.append(
             f"  1_{partition} |{_plot(lags, worst, ascii_only=ascii_only)}| at most {worst:,} ({', '.join(courses)})"
         )
-    out.append(f"      {_marks(played)}")
+    out.append(f"       {_marks(played)}")
     out += [f"  {letter} at {at_s:,.0f} s: {what}" for at_s, letter, what in played.events]
     for fault in played.faults:
         took = "never" if fault.took_s is None else f"after {fault.took_s:.1f} s"
