@@ -16,6 +16,7 @@
 ``adjustments``, ``skipping``  moving past a poison record, with a written adjustment
 ``stepping``  bringing the job right before a record that stops it
 ``rebuild``, ``rebuilding``  the totals anew from the first line on
+``shadow``, ``shadowing``    the same beside the live job; ``catching_up``, an instance of a command's own
 ``rehearse``, ``rehearsal``  a promotion day in minutes, against the budget
 ``following`` how far a job has got; ``jobs`` an instance in a process; ``progress`` of what goes on
 ``dashboard`` the totals on a web page

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import getpass
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from course_revenue.errors import RefusedError
 from course_revenue.formats import Formats, formats
 from course_revenue.settings import Settings, without_product_keys
 from headrace import StreamsConfig
@@ -79,6 +81,20 @@ def target(config: Path | None, settings: list[str] | None, bootstrap_server: st
         properties,
         streams_config,
     )
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Asks, unless the answer was given.
+
+    Raises:
+        RefusedError: nobody can be asked.
+        Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise RefusedError("nothing was changed: nobody is at a terminal to be asked, so add --yes")
+    typer.confirm(question, abort=True)
 
 
 def who(by: str | None) -> str:

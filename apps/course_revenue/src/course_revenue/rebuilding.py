@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from course_revenue.preflight import Seen, Wanted
     from headrace import Topology
     from headrace.tools.reset import ClusterView, ResetPlan, ResetRequest
+    from headrace.tools.reset_offsets import Positions
     from headrace.topics import TopicAdmin
 
 _INSTANCE: Final = "instance-*"
@@ -152,31 +153,42 @@ def plan(job: Job, view: View, *, from_gap: bool = False) -> Plan:
     """
     lines = job.needs.settings.lines
     positions = view.cluster.positions
-    lost = {tp: start for tp, start in positions.starts.items() if tp.topic == lines and start > 0}
-    refusals: list[str] = []
     group = view.cluster.group
+    refusals: list[str] = []
     if group.active:
+        refusals.append(live(job, view.cluster))
         # the tool's own words name an option of its own
-        reset_plan = reset.plan_reset(
-            job.request, replace(view.cluster, group=replace(group, members=(), state="Empty"))
-        )
-        refusals.append(_live(job, view.cluster))
-    else:
-        reset_plan = reset.plan_reset(job.request, view.cluster)
-    refusals += reset_plan.refusals
-    refusals += _what_stays_wrong(job, view.seen)
+        group = replace(group, members=(), state="Empty")
+    reset_plan = reset.plan_reset(job.request, replace(view.cluster, group=group))
+    refusals += [*reset_plan.refusals, *_what_stays_wrong(job, view.seen)]
+    lost = lost_lines(lines, positions.starts)
     if lost and not from_gap:
-        first = min(lost)
-        refusals.append(
-            f"{lines} does not hold its first lines any more: up to {sum(lost.values()):,} of them, in {len(lost)}"
-            f" partitions ({first} begins at offset {lost[first]}). The totals would come out without them. Load them"
-            " from the lake first; or, when the totals are to be without them, add --from-gap"
-        )
-    again = sum(positions.ends[tp] - start for tp, start in positions.starts.items() if tp.topic == lines)
-    return Plan(job, reset_plan, again, lost, tuple(refusals))
+        refusals.append(gap(lines, lost))
+    return Plan(job, reset_plan, lines_to_read(lines, positions), lost, tuple(refusals))
 
 
-def _live(job: Job, view: ClusterView) -> str:
+def lines_to_read(lines: str, positions: Positions) -> int:
+    """About how many lines there are."""
+    return sum(positions.ends[tp] - start for tp, start in positions.starts.items() if tp.topic == lines)
+
+
+def lost_lines(lines: str, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """By partition, how many of its first lines are gone, where any are."""
+    return {tp: start for tp, start in starts.items() if tp.topic == lines and start > 0}
+
+
+def gap(lines: str, lost: Mapping[TopicPartition, int]) -> str:
+    """Why a rebuild that begins with a gap is refused."""
+    first = min(lost)
+    return (
+        f"{lines} does not hold its first lines any more: up to {sum(lost.values()):,} of them, in {len(lost)}"
+        f" partitions ({first} begins at offset {lost[first]}). The totals would come out without them. Load them"
+        " from the lake first; or, when the totals are to be without them, add --from-gap"
+    )
+
+
+def live(job: Job, view: ClusterView) -> str:
+    """Why a rebuild with live instances is refused, and how to stop them."""
     members = ", ".join(sorted(f"{one.client_id} at {one.host.lstrip('/')}" for one in view.group.members))
     return (
         f"instances are live: {view.group.type} group {job.application_id} is {view.group.state}"

@@ -1,0 +1,298 @@
+"""A rebuild beside the job: under another application id, into another output topic, while the job goes on.
+
+Names follow from the job's: ``course-revenue`` and ``commerce.course_revenue`` give ``course-revenue-v2`` and
+``commerce.course_revenue.v2``, and the next time ``-v3``. Readers stay at the job's output topic all the time. Building
+the shadow changes nothing for them. The switch puts the totals that differ into that topic, in one transaction, while
+neither job runs; then the application id of the shadow is the job's, and writes to the topic that it had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from course_revenue import rebuilding
+from course_revenue.contract import OnBrokenLine
+from course_revenue.errors import RefusedError
+from course_revenue.options import Target, target
+from course_revenue.reconciling import reconcile_job
+from course_revenue.rejected import read_rejected
+from course_revenue.settings import PREFIX
+from course_revenue.topics import wanted_topics
+from course_revenue.totals import open_totals
+from headrace import Serdes
+from headrace.config.own_keys import HTTP_PORT
+from headrace.tools import reset
+from headrace.topics import TopicAdmin, TransactionalWriter, ensure_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from pathlib import Path
+
+    from course_revenue.model import Revenue
+
+_VERSION: Final = re.compile(r"(.+)-v(\d+)")
+SWITCH: Final = "switch"
+"""Behind the application id and a hyphen: the transactional id of a switch."""
+
+_LOOK_S: Final = 0.5
+_PATIENCE_S: Final = 60.0
+_ID_LINE: Final = re.compile(rb"^[ \t\f]*application\.id[ \t\f]*[=: \t\f].*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """A job and its shadow.
+
+    ``live`` and ``beside`` are the two targets, ``job`` is what the shadow runs, ``settings`` make it of the live one's
+    file, and ``suffix`` is what its names end in.
+    """
+
+    live: Target
+    beside: Target
+    job: rebuilding.Job
+    settings: tuple[str, ...]
+    suffix: str
+
+    @property
+    def application_id(self) -> str:
+        """The shadow's."""
+        return self.job.application_id
+
+    def own_topics(self) -> list[str]:
+        """The topics that it writes in place of the job's."""
+        settings = self.beside.settings
+        rejecting = settings.on_broken_line is OnBrokenLine.REJECT
+        return [settings.output, *((settings.rejected,) if rejecting else ())]
+
+
+def shadow_of(config: Path, settings: Sequence[str]) -> Shadow:
+    """The shadow of the job of a configuration. Asks nobody.
+
+    Raises:
+        ConfigException: ``application.id`` is missing, or a setting is wrong.
+    """
+    live = target(config, list(settings), None)
+    known = _VERSION.fullmatch(live.application_id)
+    name, version = (known[1], int(known[2]) + 1) if known else (live.application_id, 2)
+    suffix = f"v{version}"
+    own = [
+        *settings,
+        f"application.id={name}-{suffix}",
+        f"{PREFIX}topic.output={live.settings.output}.{suffix}",
+        f"{PREFIX}topic.rejected={live.settings.rejected}.{suffix}",
+        # the job may have its port on this machine, and its member of the group
+        *([f"{HTTP_PORT}=0"] if HTTP_PORT in live.properties else []),
+        *([f"group.instance.id={name}-{suffix}"] if live.properties.get("group.instance.id") else []),
+    ]
+    beside = target(config, own, None)
+    job = rebuilding.job_of(beside, config)
+    # what the job was moved past stops its shadow, too
+    passed = {one.place[1:]: one for one in (*rebuilding.job_of(live, config).adjustments, *job.adjustments)}
+    return Shadow(live, beside, replace(job, adjustments=tuple(passed.values())), tuple(own), suffix)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What building a shadow would do, and why not (``refusals``)."""
+
+    shadow: Shadow
+    lines: int
+    exists: bool
+    refusals: tuple[str, ...]
+
+    def text(self) -> list[str]:
+        """The plan for a person."""
+        shadow, beside = self.shadow, self.shadow.beside.settings
+        out = [
+            f"shadow of application {shadow.live.application_id} at {shadow.live.brokers}, which goes on:",
+            f"  run application {shadow.application_id}{', which goes on where it was' if self.exists else ''}",
+            f"  write its totals to {beside.output}",
+        ]
+        if beside.on_broken_line is OnBrokenLine.REJECT:
+            out.append(f"  write rejected lines to {beside.rejected}")
+        out.append(f"  read about {self.lines:,} lines again")
+        out.append(f"  {shadow.live.settings.output} is not touched: its readers notice nothing")
+        return out + [f"refused: {why}" for why in self.refusals]
+
+
+def plan(shadow: Shadow, *, from_gap: bool) -> Plan:
+    """Looks and decides. Changes nothing."""
+    lines, output = shadow.live.settings.lines, shadow.live.settings.output
+    with _admin(shadow) as admin:
+        view = reset.look(admin, shadow.job.request)
+    refusals: list[str] = []
+    if output not in view.topics:
+        refusals.append(f"topic {output} does not exist: there is no job to be a shadow of")
+    if view.group.active:
+        refusals.append(rebuilding.live(shadow.job, view))
+    # what it has read already cannot be missing
+    starts = {tp: start for tp, start in view.positions.starts.items() if tp not in view.positions.committed}
+    lost = rebuilding.lost_lines(lines, starts)
+    if lost and not from_gap:
+        refusals.append(rebuilding.gap(lines, lost))
+    again = rebuilding.lines_to_read(lines, view.positions)
+    return Plan(shadow, again, view.group.type is not None, tuple(refusals))
+
+
+def make_topics(shadow: Shadow) -> None:
+    """Makes the shadow's own topics where they are missing, as the job's are."""
+    live = shadow.live.settings
+    with _admin(shadow) as admin:
+        counts, replicas = admin.partition_counts([live.output]), admin.replication_factors([live.output])
+    wanted = wanted_topics(
+        shadow.beside.settings, partitions=counts[live.output], replication_factor=replicas[live.output]
+    )
+    own = [topic for topic in wanted if topic.name in shadow.own_topics()]
+    ensure_topics(shadow.live.brokers, own, client=shadow.live.client)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A course whose totals differ from the input: each job's difference at a cut of its own."""
+
+    course_id: str
+    live_cents: int
+    live_lines: int
+    shadow_cents: int
+    shadow_lines: int
+
+
+def compare(shadow: Shadow) -> tuple[list[Difference], bool]:
+    """Compares both jobs with the input, each at a consistent cut, and so with each other.
+
+    Returns:
+        The courses in which the two differ, and whether the shadow agrees with the input.
+    """
+    live, beside = (reconcile_job(at, timeout_s=_PATIENCE_S).comparison for at in (shadow.live, shadow.beside))
+    sides = [{row.course_id: row.unexplained for row in side.rows} for side in (live, beside)]
+    nothing = (0, 0)
+    rows: list[Difference] = []
+    for course in sorted(sides[0].keys() | sides[1].keys()):
+        of_live, of_shadow = ((side[course].cents, side[course].lines) if course in side else nothing for side in sides)
+        if of_live != of_shadow:
+            rows.append(Difference(course, *of_live, *of_shadow))
+    return rows, beside.agrees
+
+
+def await_nobody(shadow: Shadow, tell: Callable[[str], None], check: Callable[[], None], timeout_s: float) -> None:
+    """Waits until no instance of the job is live.
+
+    Args:
+        shadow: of which job.
+        tell: told once when there is one.
+        check: called now and then; raises when there is no more use in waiting.
+        timeout_s: longest wait, in seconds.
+
+    Raises:
+        RefusedError: there is one still.
+    """
+    application_id = shadow.live.application_id
+    deadline, told = time.monotonic() + timeout_s, False
+    with _admin(shadow) as admin:
+        while (group := admin.describe_group(application_id)).active:
+            if not told:
+                told = True
+                tell(
+                    f"stop every instance of {application_id} now ({len(group.members)} members): the switch waits for"
+                    f" it, {timeout_s:.0f} s at most, and totals do not move meanwhile"
+                )
+            if time.monotonic() > deadline:
+                raise RefusedError(
+                    f"nothing was switched: instances of {application_id} are live after {timeout_s:.0f} s"
+                )
+            check()
+            time.sleep(_LOOK_S)
+
+
+def put_totals(shadow: Shadow) -> int:
+    """Puts the shadow's totals into the job's output topic, those that differ, in one transaction.
+
+    Returns:
+        How many were put there; courses that the shadow does not have are removed.
+
+    Raises:
+        TaskMigratedException: another switch was begun meanwhile. Nothing was put there.
+    """
+    live = shadow.live
+    key, value = Serdes.String().serializer, live.values.revenue.serializer
+    output, put = live.settings.output, 0
+    with TransactionalWriter(live.brokers, f"{live.application_id}-{SWITCH}", client=live.client) as writer:
+        before, wanted = (_latest(at) for at in (live, shadow.beside))
+        for course in sorted(before.keys() | wanted.keys()):
+            total = wanted.get(course)
+            if total != before.get(course):
+                put += 1
+                writer.send(
+                    output,
+                    key.serialize(output, course),
+                    None if total is None else value.serialize(output, total),
+                    timestamp_ms=None if total is None else total.updated_event_time,
+                )
+        if live.settings.on_broken_line is OnBrokenLine.REJECT:
+            _put_rejected(shadow, writer)
+    return put
+
+
+def _put_rejected(shadow: Shadow, writer: TransactionalWriter) -> None:
+    """Lines that the shadow alone has rejected: those that came after the job was stopped."""
+    live = shadow.live
+    known = {line.source for line in read_rejected(live.brokers, live.settings, client=live.client)}
+    for line in read_rejected(live.brokers, shadow.beside.settings, client=live.client):
+        if line.source not in known:
+            record = line.record
+            writer.send(
+                live.settings.rejected,
+                record.key,
+                record.value,
+                timestamp_ms=record.timestamp,
+                headers=record.headers,
+                partition=record.partition,
+            )
+
+
+def _latest(at: Target) -> dict[str, Revenue]:
+    with open_totals(at.brokers, at.settings, client=at.client, values=at.values) as table:
+        table.read_to_end()
+        return dict(table.values)
+
+
+def write_config(shadow: Shadow, config: Path) -> Path | None:
+    """Writes the properties with the shadow's application id beside the file.
+
+    Returns:
+        The new file; None where the id does not stand in the file, so that whoever sets it has to change it.
+    """
+    text = config.read_bytes()
+    if not _ID_LINE.search(text):
+        return None
+    new = config.with_name(f"{config.stem}-{shadow.suffix}{config.suffix}")
+    draft = new.with_name(f"{new.name}.tmp")
+    draft.write_bytes(_ID_LINE.sub(f"application.id={shadow.application_id}".encode(), text))
+    draft.replace(new)
+    return new
+
+
+def drop_topics(shadow: Shadow) -> None:
+    """Deletes the topics that the shadow wrote in place of the job's: what they hold is in these now."""
+    with _admin(shadow) as admin:
+        admin.delete_topics(shadow.own_topics())
+
+
+def is_there(shadow: Shadow) -> bool:
+    """Whether a shadow was built and not switched to yet."""
+    with _admin(shadow) as admin:
+        built = admin.describe_group(shadow.application_id).type is not None
+        return built and shadow.beside.settings.output in admin.list_topics()
+
+
+@contextlib.contextmanager
+def _admin(shadow: Shadow) -> Generator[TopicAdmin]:
+    admin = TopicAdmin(shadow.live.streams_config.admin_config())
+    try:
+        yield admin
+    finally:
+        admin.close()

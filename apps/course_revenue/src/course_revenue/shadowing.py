@@ -1,0 +1,129 @@
+"""``course-revenue rebuild --shadow``: building a shadow, and letting it take the job's place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from course_revenue import reports, shadow
+from course_revenue.catching_up import run_to_the_end
+from course_revenue.errors import RefusedError
+from course_revenue.jobs import JobProcess
+from course_revenue.options import confirm, target
+from course_revenue.reconciling import reconcile_job
+from headrace.cli.common import FAILED, note, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from course_revenue.shadow import Shadow
+
+_PATIENCE_S = 60.0
+
+
+class Asked(NamedTuple):
+    """What the options of ``rebuild`` say."""
+
+    config: Path
+    settings: tuple[str, ...]
+    dry_run: bool
+    yes: bool
+    from_gap: bool
+    wait_s: float
+    log_file: Path
+
+
+def build(asked: Asked) -> int:
+    """Builds the shadow, or goes on building it, and compares; the exit code."""
+    made = shadow.shadow_of(asked.config, asked.settings)
+    plan = shadow.plan(made, from_gap=asked.from_gap)
+    for line in plan.text():
+        say(line)
+    if asked.dry_run:
+        note("dry run: nothing was changed")
+        return FAILED if plan.refusals else 0
+    if plan.refusals:
+        raise RefusedError(f"nothing was changed: {len(plan.refusals)} reasons above")
+    confirm("Build it?", yes=asked.yes)
+    shadow.make_topics(made)
+    run_to_the_end(made.beside, made.job, _instance(asked, made), "building the shadow")
+    if not _compared(made):
+        say(f"the shadow does not agree with the input: {_reconcile(asked, made)} tells more")
+        return FAILED
+    say(f"to let it take the job's place: {_again(asked)} --switch")
+    return 0
+
+
+def switch_over(asked: Asked) -> int:
+    """Lets the shadow take the job's place; the exit code."""
+    made = shadow.shadow_of(asked.config, asked.settings)
+    live = made.live
+    if not shadow.is_there(made):
+        raise RefusedError(f"there is no shadow of {live.application_id} to switch to: {_again(asked)} builds it")
+    plan = shadow.plan(made, from_gap=True)
+    for line in (
+        f"switch from application {live.application_id} to {made.application_id}:",
+        f"  let {made.application_id} count what came since it was built, while {live.application_id} goes on",
+        f"  wait until every instance of {live.application_id} is stopped; from then on totals stand still",
+        f"  put the totals that differ into {live.settings.output}, in one transaction",
+        f"  delete {', '.join(made.own_topics())}",
+        f"  write a file beside {asked.config.name} with application.id={made.application_id}, to start instances with",
+        *(f"refused: {why}" for why in plan.refusals),
+    ):
+        say(line)
+    if asked.dry_run:
+        note("dry run: nothing was changed")
+        return FAILED if plan.refusals else 0
+    if plan.refusals:
+        raise RefusedError(f"nothing was changed: {len(plan.refusals)} reasons above")
+    confirm("Switch?", yes=asked.yes)
+
+    def stopped(check: Callable[[], None]) -> None:
+        shadow.await_nobody(made, note, check, asked.wait_s)
+
+    run_to_the_end(made.beside, made.job, _instance(asked, made), "catching up", stopped)
+    if not _compared(made):
+        raise RefusedError(f"nothing was switched: the shadow does not agree with the input: {_reconcile(asked, made)}")
+    shadow.await_nobody(made, note, lambda: None, 0.0)
+    put = shadow.put_totals(made)
+    note(f"put {put:,} totals into {live.settings.output}")
+    outcome = reconcile_job(
+        target(asked.config, [*asked.settings, f"application.id={made.application_id}"], None), timeout_s=_PATIENCE_S
+    )
+    note(reports.summary(outcome))
+    if not outcome.comparison.agrees:
+        return FAILED
+    shadow.drop_topics(made)
+    new = shadow.write_config(made, asked.config)
+    if new is None:
+        say(f"start the instances with application.id={made.application_id} where {live.application_id} was set")
+    else:
+        say(f"start the instances with the new file: course-revenue run --config {new}")
+    say(f"never start {live.application_id} again: it would write to {live.settings.output}, too")
+    return 0
+
+
+def _compared(made: Shadow) -> bool:
+    """Prints in which courses the job and its shadow differ; whether the shadow agrees with the input."""
+    rows, agrees = shadow.compare(made)
+    if rows:
+        say("course_id\tlive_cents_from_input\tlive_lines_from_input\tshadow_cents_from_input\tshadow_lines_from_input")
+    for row in rows:
+        say(f"{row.course_id}\t{row.live_cents}\t{row.live_lines}\t{row.shadow_cents}\t{row.shadow_lines}")
+    verdict = "agrees" if agrees else "does not agree"
+    note(f"{len(rows):,} courses differ between the job and its shadow; the shadow {verdict} with the input")
+    return agrees
+
+
+def _instance(asked: Asked, made: Shadow) -> JobProcess:
+    return JobProcess(asked.config, [*made.settings, *made.job.stepping()], asked.log_file)
+
+
+def _again(asked: Asked) -> str:
+    given = "".join(f" --set {setting}" for setting in asked.settings)
+    return f"course-revenue rebuild --config {asked.config}{given} --shadow"
+
+
+def _reconcile(asked: Asked, made: Shadow) -> str:
+    given = "".join(f" --set {setting}" for setting in made.settings)
+    return f"course-revenue reconcile --config {asked.config}{given}"

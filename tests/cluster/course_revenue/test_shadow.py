@@ -1,0 +1,94 @@
+"""A rebuild beside the live job, and the switch, while somebody reads the totals and lines keep coming."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from cluster.course_revenue.product import command, encode, lines, wait_until
+from confluent_kafka import Producer
+
+if TYPE_CHECKING:
+    from cluster.course_revenue.product import Product
+
+
+def test_a_shadow_takes_the_jobs_place_and_readers_of_the_topic_read_right_totals(product: Product) -> None:
+    output = product.topics["output"]
+    watch = product.watch()
+    a = product.instance("a").start()
+    product.load(600, courses=10)
+    watch.wait_for(600, "the totals", a.tail)
+    right = watch.latest()
+
+    assert "there is no shadow" in command(a, "rebuild", "--shadow", "--switch", "--yes", code=1)
+    said = command(a, "rebuild", "--shadow", "--dry-run")
+    assert f"{output} is not touched" in said
+    assert f"{output}.v2" not in product.admin.topics()
+    said = command(a, "rebuild", "--shadow", "--yes")
+    assert "0 courses differ between the job and its shadow; the shadow agrees with the input" in said
+    assert a.running
+    # no line_count has fallen, and nothing was written but what the job wrote
+    watch.check()
+    assert watch.latest() == right
+
+    # the job's state goes wrong in a way that a rebuild mends: a total that is too low
+    a.stop()
+    wrong = {"course_id": "course-000000", "net_cents": 1, "line_count": 1}
+    _send(product, output, "course-000000", wrong | {"dimension_missing": False, "updated_event_time": 1})
+    wait_until(lambda: watch.violations, "the reader sees the wrong total")
+    watch.violations.clear()
+    a.start()
+    product.send(lines(50, "course-a"))
+    watch.wait_for(650 - right["course-000000"][1] + 1, "the new lines", a.tail)
+    switching = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "course_revenue",
+            "rebuild",
+            "--shadow",
+            "--switch",
+            "--yes",
+            "--config",
+            str(a.config_file),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=a.directory,
+    )
+    try:
+        assert switching.stdout is not None
+        said = ""
+        for line in switching.stdout:
+            said += line
+            if "stop every instance" in line and a.running:
+                # lines that come last of all are counted, too
+                product.send(lines(50, "course-a", start=50))
+                a.stop()
+        assert switching.wait(60) == 0, said
+    finally:
+        switching.kill()
+    assert re.search(r"^course-000000\s+-", said, re.MULTILINE), said
+    assert "1 courses differ between the job and its shadow; the shadow agrees with the input" in said
+    watch.wait_for(700, "what the shadow counted", said)
+    assert watch.latest() == product.sums.totals()
+
+    new = a.directory / "app-v2.properties"
+    assert f"application.id={product.application_id}-v2\n" in new.read_text("utf-8")
+    assert f"{output}.v2" not in product.admin.topics()
+    a.start(application_id=f"{product.application_id}-v2")
+    product.send(lines(50, "course-a", start=100))
+    watch.wait_for(750, "the job goes on under its new id", a.tail)
+    assert watch.latest() == product.sums.totals()
+    watch.check()
+    a.stop()
+
+
+def _send(product: Product, topic: str, key: str, value: dict[str, object]) -> None:
+    producer = Producer({"bootstrap.servers": product.bootstrap, "partitioner": "murmur2_random"})
+    producer.produce(topic, encode(value), key.encode())
+    assert producer.flush(30) == 0

@@ -1,0 +1,54 @@
+"""What a shadow is called, and the file that it leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from course_revenue.shadow import shadow_of, write_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMON = "bootstrap.servers=k:9092\nprocessing.guarantee=exactly_once_v2\n"
+
+
+def config(directory: Path, text: str) -> Path:
+    file = directory / "app.properties"
+    file.write_text(text, "utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("application_id", "becomes", "suffix"),
+    [("course-revenue", "course-revenue-v2", "v2"), ("course-revenue-v9", "course-revenue-v10", "v10")],
+)
+def test_names_follow_from_the_jobs(tmp_path: Path, application_id: str, becomes: str, suffix: str) -> None:
+    made = shadow_of(config(tmp_path, f"application.id={application_id}\n{COMMON}"), ())
+    assert made.application_id == becomes
+    assert made.beside.settings.output == f"commerce.course_revenue.{suffix}"
+    assert made.beside.settings.lines == made.live.settings.lines
+    assert made.own_topics() == [f"commerce.course_revenue.{suffix}"]
+    assert {made.live.application_id, made.live.settings.output} == {application_id, "commerce.course_revenue"}
+
+
+def test_a_job_that_rejects_has_a_rejected_topic_in_its_shadow_and_what_it_may_not_share_is_not_shared(
+    tmp_path: Path,
+) -> None:
+    text = "course.revenue.on.broken.line=reject\nheadrace.http.port=8080\ngroup.instance.id=one\n"
+    made = shadow_of(config(tmp_path, f"application.id=a\n{COMMON}{text}"), ("commit.interval.ms=500",))
+    assert made.own_topics() == ["commerce.course_revenue.v2", "commerce.course_revenue.rejected.v2"]
+    given = made.beside.properties
+    assert (given["headrace.http.port"], given["group.instance.id"], given["commit.interval.ms"]) == (
+        "0",
+        "a-v2",
+        "500",
+    )
+
+
+def test_the_file_differs_in_the_id_alone(tmp_path: Path) -> None:
+    file = config(tmp_path, f"# application.id=old\n  application.id : a\n{COMMON}\nlast=1")
+    new = write_config(shadow_of(file, ()), file)
+    assert new == tmp_path / "app-v2.properties"
+    assert new.read_text("utf-8") == f"# application.id=old\napplication.id=a-v2\n{COMMON}\nlast=1"
+    assert write_config(shadow_of(config(tmp_path, COMMON), ("application.id=a",)), file) is None
