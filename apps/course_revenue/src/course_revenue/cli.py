@@ -15,6 +15,7 @@ import typer
 from course_revenue.dashboard.command import dashboard
 from course_revenue.demo import DemoOptions, run_demo
 from course_revenue.formats import formats
+from course_revenue.lake.command import app as lake_app
 from course_revenue.loading import load
 from course_revenue.operations import check, check_before_run, rejected_app, skip_record
 from course_revenue.options import Brokers, Config, ConfigFile, Set, target
@@ -26,7 +27,7 @@ from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
 from course_revenue.topics import PARTITIONS, wanted_topics
 from course_revenue.topology import build_topology
-from course_revenue.totals import event_time, open_totals, summary
+from course_revenue.totals import open_totals, summary, total_lines
 from headrace import StreamsConfig
 from headrace.cli.common import Instances, log_to_stderr, note, read_properties, run_app, run_instances, say
 from headrace.tools.service import run_until_stopped
@@ -53,6 +54,7 @@ app.command()(dashboard)
 app.command()(reconcile)
 app.command()(rehearse)
 app.add_typer(rejected_app, name="rejected")
+app.add_typer(lake_app, name="lake")
 
 
 def main() -> None:
@@ -110,11 +112,8 @@ def totals(config: Config = None, settings: Set = None, bootstrap_server: Broker
     at = target(config, settings, bootstrap_server)
     with open_totals(at.brokers, at.settings, client=at.client, values=at.values) as table:
         table.read_to_end()
-        say("course_id\tnet_cents\tline_count\tdimension_missing\tupdated_event_time\tupdated_utc")
-        for course, total in sorted(table.values.items()):
-            missing = str(total.dimension_missing).lower()
-            when = event_time(total.updated_event_time)
-            say(f"{course}\t{total.net_cents}\t{total.line_count}\t{missing}\t{total.updated_event_time}\t{when}")
+        for line in total_lines(table.values):
+            say(line)
         note(summary(table.values))
 
 

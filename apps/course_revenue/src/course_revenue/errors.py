@@ -15,3 +15,7 @@ class JobFailedError(KafkaException):
 
 class NoCutError(KafkaException):
     """There was no moment at which input and totals could be compared. The message says what to do."""
+
+
+class LakeError(KafkaException):
+    """The totals cannot be landed in the table, or read from it, as things are. The message says what to do."""

@@ -10,7 +10,7 @@ from headrace.serdes import JsonDeserializer, StringDeserializer
 from headrace.topics import LatestByKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from course_revenue.formats import Formats
     from course_revenue.settings import Settings
@@ -56,6 +56,15 @@ def event_time_ms(epoch_ms: int) -> str:
     """A time in UTC, to the millisecond; the bare number where the calendar ends."""
     to_the_second = event_time(epoch_ms // 1000 * 1000)
     return str(epoch_ms) if to_the_second.lstrip("-").isdecimal() else f"{to_the_second}.{epoch_ms % 1000:03d}"
+
+
+def total_lines(totals: Mapping[str, Revenue]) -> Iterator[str]:
+    """A header and a line for each course, tab separated, sorted by course id."""
+    yield "course_id\tnet_cents\tline_count\tdimension_missing\tupdated_event_time\tupdated_utc"
+    for course, total in sorted(totals.items()):
+        missing = str(total.dimension_missing).lower()
+        when = event_time(total.updated_event_time)
+        yield f"{course}\t{total.net_cents}\t{total.line_count}\t{missing}\t{total.updated_event_time}\t{when}"
 
 
 def summary(totals: Mapping[str, Revenue]) -> str:
