@@ -53,6 +53,13 @@ def test_a_mark_of_the_same_partition_says_that_a_line_was_replayed() -> None:
     assert (lines[0].reason, str(lines[0].source)) == ("unknown_line_type", "in-3@100")
 
 
+def test_a_line_that_a_rebuild_rejected_once_more_is_replayed_once() -> None:
+    twice = rejected(9)._replace(headers=rejected(0).headers)
+    assert offsets([rejected(0), rejected(1), twice]) == [(0, 0), (0, 1)]
+    assert offsets([rejected(0), rejected(1), twice, mark(10, of=0)]) == [(0, 1)]
+    assert offsets([rejected(0), rejected(1), twice, mark(10, of=9)]) == [(0, 1)]
+
+
 def test_a_line_that_was_rejected_again_is_a_line_and_names_its_newest_place() -> None:
     first = rejected(0)
     again = rejected(9)._replace(
@@ -79,9 +86,9 @@ def test_all_means_those_not_replayed_yet() -> None:
 
 
 def test_lines_are_chosen_by_reason_or_by_place() -> None:
-    records = [rejected(0), rejected(1, "amount_overflow"), rejected(0, partition=2)]
+    records = [rejected(0), rejected(1, "amount_overflow"), rejected(3, partition=2)]
     assert offsets(records, reasons=frozenset({"amount_overflow"})) == [(0, 1)]
-    assert offsets(records, places=frozenset({(2, 0), (0, 0)})) == [(0, 0), (2, 0)]
+    assert offsets(records, places=frozenset({(2, 3), (0, 0)})) == [(0, 0), (2, 3)]
 
 
 @pytest.mark.parametrize(

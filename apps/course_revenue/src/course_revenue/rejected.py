@@ -61,7 +61,10 @@ class Selection:
 
 
 def rejected_lines(records: Iterable[TopicRecord]) -> list[RejectedLine]:
-    """The rejected lines among the records of the topic, by partition and offset, with what the marks say of them."""
+    """The rejected lines among the records of the topic, by partition and offset, with what the marks say of them.
+
+    A rebuild rejects a line once more: it lies here twice then, and once either is replayed, both are.
+    """
     found: list[TopicRecord] = []
     replayed: set[tuple[int, int]] = set()
     for record in records:
@@ -71,12 +74,13 @@ def rejected_lines(records: Iterable[TopicRecord]) -> list[RejectedLine]:
         elif (offset := headers.number(record, headers.REPLAYED_OFFSET)) is not None:
             replayed.add((record.partition, offset))
     found.sort(key=lambda record: (record.partition, record.offset))
+    sent_in = {headers.source(record) for record in found if (record.partition, record.offset) in replayed} - {None}
     return [
         RejectedLine(
             record,
             headers.text(record, headers.REASON) or "",
-            headers.source(record),
-            (record.partition, record.offset) in replayed,
+            source := headers.source(record),
+            (record.partition, record.offset) in replayed or source in sent_in,
         )
         for record in found
     ]
@@ -113,7 +117,7 @@ def choose(
     """The lines to replay.
 
     Args:
-        lines: all of the topic.
+        lines: all of the topic. Of those that were rejected more than once from one place in the input, one is chosen.
         selection: which of them.
         decode: gives a record's line; for checking that it keeps the contract now.
 
@@ -127,13 +131,17 @@ def choose(
             raise RefusedError(f"there is no rejected line at {_named(place)}: course-revenue rejected list shows them")
         if known[place].replayed:
             raise RefusedError(f"the line at {_named(place)} was replayed already")
-    chosen = [
-        line
-        for line in known.values()
-        if not line.replayed
-        and (line.place in selection.places or not selection.places)
-        and (line.reason in selection.reasons or not selection.reasons)
-    ]
+    chosen: list[RejectedLine] = []
+    sources: set[Place] = set()
+    for line in known.values():
+        wanted = (line.place in selection.places or not selection.places) and (
+            line.reason in selection.reasons or not selection.reasons
+        )
+        if not wanted or line.replayed or line.source in sources:
+            continue
+        chosen.append(line)
+        if line.source is not None:
+            sources.add(line.source)
     broken = [(line, why) for line in chosen if (why := _still_broken(line, decode)) is not None]
     if broken:
         some = "; ".join(f"{_named(line.place)} ({why})" for line, why in broken[:_SHOWN])
