@@ -53,8 +53,10 @@ def case(seed: int) -> dict[str, Any]:
         rng, graph.topics, graph.time, odd=graph.odd, texts=_texts(graph), wall_clock=graph.wall_clock
     )
     for step in graph.steps:
-        if step["op"] == "join" and "key_fn" in step and step["how"] == "inner" and _both_change(graph, step, made):
-            # when a right row goes with the very record that changes the left row, headrace asks once more
+        inner = step["op"] == "join" and "key_fn" in step and step["how"] == "inner"
+        if inner and (_both_change(graph, step, made) or _changes_twice(graph, step)):
+            # when a right row goes with the very record that changes the left row, or that record changes it twice,
+            # headrace asks once more
             step["how"] = "left"
     return made
 
@@ -152,6 +154,18 @@ def _both_change(graph: Graph, join: dict[str, Any], case: dict[str, Any]) -> bo
     # no bytes are no row in an answer
     empty = {record.get("topic") for record in case["inputs"] if record.get("value") == "" or "value_hex" in record}
     return any(step["op"] != "table" or step["topic"] in empty for step in right)
+
+
+def _changes_twice(graph: Graph, join: dict[str, Any]) -> bool:
+    """Whether one record may change the left row of a join more than once."""
+    left = [step for step in graph.steps if step.get("as") == join["in"]]
+    return any(
+        "with" in step
+        or step["op"] in {"flatMap", "flatMapValues", "windowedBy"}
+        or (step["op"] == "groupBy" and step["fn"].startswith("pair"))
+        or step.get("processor") in {"twice", "buffer", "ticks", "walk"}
+        for step in _above(graph, *left)
+    )
 
 
 def _inputs(step: dict[str, Any]) -> list[str]:
