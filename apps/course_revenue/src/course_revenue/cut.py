@@ -27,7 +27,7 @@ from headrace.errors import StreamsException, TimeoutException
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from headrace.topics import TopicAdmin
 
@@ -165,19 +165,25 @@ class _Looker:
         if not self._topics.exactly_once:
             return True
         states = self._admin.transactions(self._prefix)
-        if any(_THREAD.fullmatch(name.removeprefix(self._prefix)) for name in states):
+        if self._shows_the_job(states):
             return _DECIDED.isdisjoint(states.values())
         # forgotten after a week, or hidden from us: then there must be no open transaction either
         if self._admin.list_offsets(self._written, "latest") == look.ends:
             stable = self._admin.group_offsets(self._topics.application_id, stable=True)
             return {tp: at.offset for tp, at in stable.items() if tp.topic in self._sources} == look.committed
-        if self._admin.describe_group(self._topics.application_id).active:
+        active = self._admin.describe_group(self._topics.application_id).active
+        # an instance that was started meanwhile has its transactions before it is a member
+        if active and not self._shows_the_job(self._admin.transactions(self._prefix)):
             raise NoCutError(
                 f"the transactions of {self._topics.application_id} are not shown to this principal, so nobody can say"
                 " whether one is half written: kafka-acls --bootstrap-server HOST:PORT --add --allow-principal"
                 f" User:NAME --operation Describe --transactional-id {self._prefix} --resource-pattern-type prefixed"
             )
         return False
+
+    def _shows_the_job(self, names: Iterable[str]) -> bool:
+        """Whether transactions of the job's threads are among those of its prefix, which others may share."""
+        return any(_THREAD.fullmatch(name.removeprefix(self._prefix)) for name in names)
 
     def cut(self, look: _Look, looks: int) -> Cut:
         """What a look comes to; where nothing was committed yet, nothing was taken in."""
