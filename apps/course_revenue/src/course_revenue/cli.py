@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from course_revenue.acls import acls
 from course_revenue.dashboard.command import dashboard
 from course_revenue.demo import DemoOptions, run_demo
 from course_revenue.formats import formats
@@ -46,6 +47,7 @@ Courses = Annotated[int, typer.Option(min=1, help="Courses of the sample.")]
 Seed = Annotated[int, typer.Option(help="Another seed makes another sample.")]
 Duplicates = Annotated[float, typer.Option(min=0, max=1, help="Share of lines that are sent twice.")]
 
+app.command()(acls)
 app.command()(check)
 app.command()(skip_record)
 app.command()(rebuild)

@@ -1,0 +1,201 @@
+"""What each command needs to be allowed on brokers with ACLs, and no more, for the settings of a job.
+
+The lists were found on a broker with ACLs: with each, its command does what it is for; without any one of its grants it
+does not. Read and Write each bring Describe with them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from course_revenue.contract import OnBrokenLine
+from course_revenue.preflight import PROBE
+from course_revenue.rejected import REPLAY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from course_revenue.preflight import Wanted
+
+
+class Grant(NamedTuple):
+    """One ACL.
+
+    Attributes:
+        operation: Kafka's name of it, such as ``Read``.
+        resource: its type, as the option of ``kafka-acls.sh`` is called.
+        name: the resource's, or what its name begins with.
+        prefixed: whether it is for every name that begins so.
+    """
+
+    operation: str
+    resource: Literal["topic", "group", "transactional-id"]
+    name: str
+    prefixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Whose topics and group the commands are about.
+
+    Attributes:
+        application_id: ``application.id``.
+        needs: what the job needs of the brokers.
+        makes_topics: whether it makes its internal topics, rather than finding them made.
+    """
+
+    application_id: str
+    needs: Wanted
+    makes_topics: bool = True
+
+    @property
+    def internal(self) -> str:
+        """What the names of its internal topics, and its transactional ids, begin with."""
+        return f"{self.application_id}-"
+
+
+_Grants: TypeAlias = "Iterator[Grant]"
+
+
+def _topics(operations: str, *names: str) -> _Grants:
+    for name in names:
+        for operation in operations.split():
+            yield Grant(operation, "topic", name)
+
+
+def _own(job: Job) -> tuple[str, ...]:
+    settings = job.needs.settings
+    topics = (settings.lines, settings.courses, settings.output)
+    return (*topics, settings.rejected) if settings.on_broken_line is OnBrokenLine.REJECT else topics
+
+
+def _run(job: Job) -> _Grants:
+    settings = job.needs.settings
+    yield from _topics("Read DescribeConfigs", settings.lines, settings.courses)
+    yield from _topics("Write DescribeConfigs", *_own(job)[2:])
+    for operation in ("Create", "Read", "Write", "DescribeConfigs"):
+        if operation != "Create" or job.makes_topics:
+            yield Grant(operation, "topic", job.internal, prefixed=True)
+    # records that were read are deleted; of other internal topics nothing may be
+    yield from _topics("Delete", *sorted(job.needs.repartition))
+    yield Grant("Read", "group", job.application_id)
+    if job.needs.transactions:
+        yield Grant("Write", "transactional-id", job.internal, prefixed=True)
+
+
+def _check(job: Job) -> _Grants:
+    yield from _topics("Describe DescribeConfigs", *_own(job))
+    yield Grant("Describe", "topic", job.internal, prefixed=True)
+    yield Grant("DescribeConfigs", "topic", job.internal, prefixed=True)
+    if job.needs.transactions:
+        yield Grant("Write", "transactional-id", f"{job.internal}{PROBE}")
+
+
+def _make_topics(job: Job) -> _Grants:
+    settings = job.needs.settings
+    yield from _topics("Create Describe", settings.lines, settings.courses, settings.output, settings.rejected)
+
+
+def _load(job: Job) -> _Grants:
+    yield from _topics("Write", job.needs.settings.lines, job.needs.settings.courses)
+
+
+def _totals(job: Job) -> _Grants:
+    yield from _topics("Read", job.needs.settings.output)
+
+
+def _reconcile(job: Job) -> _Grants:
+    # at a cut of the running job: its offsets, and which transactions are open
+    settings = job.needs.settings
+    yield from _topics("Read", settings.lines, settings.output, settings.rejected, *sorted(job.needs.repartition))
+    yield Grant("Describe", "group", job.application_id)
+    if job.needs.transactions:
+        yield Grant("Describe", "transactional-id", job.internal, prefixed=True)
+
+
+def _rejected_list(job: Job) -> _Grants:
+    yield from _topics("Read", job.needs.settings.rejected)
+
+
+def _rejected_replay(job: Job) -> _Grants:
+    yield from _topics("Read Write", job.needs.settings.rejected)
+    yield from _topics("Write", job.needs.settings.lines)
+    yield Grant("Write", "transactional-id", f"{job.internal}{REPLAY}")
+
+
+def _reset(job: Job) -> _Grants:
+    settings = job.needs.settings
+    yield from _topics("Read", settings.lines, settings.courses)
+    # the group forgets its offsets in repartition topics, which Kafka takes for reading them
+    yield from _topics("Read", *sorted(job.needs.repartition))
+    yield from _topics("Delete", *sorted({*job.needs.repartition, *job.needs.changelogs}))
+    yield Grant("Read", "group", job.application_id)
+    yield Grant("Delete", "group", job.application_id)
+
+
+def _rebuild(job: Job) -> _Grants:
+    # resets, runs an instance of the command's own, and compares
+    yield from _run(job)
+    yield from _reset(job)
+    yield from _reconcile(job)
+
+
+_COMMANDS: Final[dict[str, Callable[[Job], _Grants]]] = {
+    "run": _run,
+    "check": _check,
+    "topics": _make_topics,
+    "load": _load,
+    "totals": _totals,
+    "dashboard": _totals,
+    "reconcile": _reconcile,
+    "rejected list": _rejected_list,
+    "rejected replay": _rejected_replay,
+    # an instance of the command's own may run up to the record
+    "skip-record": _run,
+    "reset": _reset,
+    "rebuild": _rebuild,
+}
+
+COMMANDS: Final = tuple(_COMMANDS)
+"""The commands that there are lists for; ``reset`` is ``headrace reset``."""
+
+
+def grants(command: str, job: Job) -> tuple[Grant, ...]:
+    """What a command needs, each once.
+
+    Raises:
+        KeyError: there is no such command.
+    """
+    return tuple(dict.fromkeys(_COMMANDS[command](job)))
+
+
+def script(
+    wanted: Iterable[Grant], *, brokers: str, principal: str, command_config: str | None = None, remove: bool = False
+) -> list[str]:
+    """The ``kafka-acls.sh`` commands that allow it, one for each resource.
+
+    Args:
+        wanted: what is to be allowed.
+        brokers: ``host:port`` list.
+        principal: whom, such as ``User:course-revenue``.
+        command_config: a file with the connection of whoever may change ACLs.
+        remove: take the ACLs away instead.
+    """
+    at = f"kafka-acls.sh --bootstrap-server {brokers}"
+    at += f" --command-config {shlex.quote(command_config)}" if command_config else ""
+    how = f"{'--remove --force' if remove else '--add'} --allow-principal {shlex.quote(principal)}"
+    lines: list[str] = []
+    for (resource, name, prefixed), same in groupby(_by_resource(wanted), lambda grant: grant[1:]):
+        operations = " ".join(f"--operation {grant.operation}" for grant in same)
+        kind = " --resource-pattern-type prefixed" if prefixed else ""
+        lines.append(f"{at} {how} {operations} --{resource} {name}{kind}")
+    return lines
+
+
+def _by_resource(wanted: Iterable[Grant]) -> list[Grant]:
+    found = list(dict.fromkeys(wanted))
+    order = list(dict.fromkeys(grant[1:] for grant in found))
+    return sorted(found, key=lambda grant: order.index(grant[1:]))
