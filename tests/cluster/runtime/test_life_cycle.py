@@ -18,12 +18,14 @@ from headrace import (
     Record,
     Serdes,
     State,
+    StateRestoreListener,
     StreamsBuilder,
     StreamsConfig,
     StreamThreadExceptionResponse,
 )
+from headrace.errors import IllegalStateException, TopologyException
 from headrace.records import TopicPartition
-from headrace.topics import TopicAdmin, TopicReader
+from headrace.topics import NewTopic, TopicAdmin, TopicReader, ensure_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +122,75 @@ def test_an_idle_client_is_idle_however_often_it_is_to_commit(
         before, began = polls(), time.monotonic()
         wait_until(lambda: polls() >= before + 20, "20 waits for records")
         assert time.monotonic() - began > 1.0
+
+
+def test_a_clean_up_has_the_next_start_restore_everything(
+    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    restored: list[int] = []
+
+    class Counts(StateRestoreListener):
+        def on_restore_end(self, topic_partition: TopicPartition, store_name: str, total_restored: int) -> None:
+            restored.append(total_restored)
+
+    def client() -> KafkaStreams:
+        restored.clear()
+        made = KafkaStreams(counting(unique("in"), unique("out")), StreamsConfig.load(settings))
+        made.set_global_state_restore_listener(Counts())
+        return made
+
+    with totals_of(bootstrap_servers, unique("out")) as totals:
+        streams = client()
+        streams.start()
+        try:
+            write(bootstrap_servers, unique("in"), 1_000)
+            wait_until(lambda: totals.total() == 1_000, "the lines")
+            with pytest.raises(IllegalStateException, match="Cannot clean up while running"):
+                streams.clean_up()
+        finally:
+            assert streams.close(60.0)
+        for clean in (False, True):
+            if clean:
+                streams.clean_up()
+            streams = client()
+            streams.start()
+            try:
+                wait_until(lambda: streams.state() is State.RUNNING, "RUNNING")  # noqa: B023  # called at once
+                assert (sum(restored) > 0) is clean
+            finally:
+                assert streams.close(60.0)
+        streams = client()
+        streams.clean_up()  # before it was ever started
+        assert streams.close()
+        assert totals.total() == 1_000
+
+
+def test_joined_topics_that_differ_end_the_client_before_anything_is_processed(
+    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    ensure_topics(bootstrap_servers, [NewTopic(unique("courses"), 3)])
+    write(bootstrap_servers, unique("in"), 10)
+    errors: list[Exception] = []
+    seen: list[str] = []
+
+    def fails(error: Exception) -> StreamThreadExceptionResponse:
+        errors.append(error)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    text = Consumed.with_(Serdes.String(), Serdes.String())
+    builder = StreamsBuilder()
+    courses = builder.table(unique("courses"), text)
+    builder.stream(unique("in"), text).peek(lambda _, value: seen.append(value)).join(courses, lambda a, b: a + b)
+    streams = KafkaStreams(builder.build(), StreamsConfig.load(settings))
+    streams.set_uncaught_exception_handler(fails)
+    streams.start()
+    try:
+        wait_until(lambda: streams.state() is State.ERROR, "the end of the client")
+    finally:
+        streams.close(60.0)
+    assert isinstance(errors[0], TopologyException)
+    assert all(what in str(errors[0]) for what in (unique("in"), unique("courses"), "2", "3"))
+    assert seen == []
 
 
 class Farewell(Processor[Any, Any, Any, Any]):
