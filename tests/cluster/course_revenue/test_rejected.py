@@ -47,11 +47,10 @@ def test_rejected_lines_go_in_again_as_they_were_and_once(product_factory: Produ
     product = product_factory(2)
     names = product.topics
     settings = Settings(names["lines"], names["courses"], names["output"], names["rejected"])
-    at_first = headers.source_headers(Place(settings.lines, 1, 7))
     place, late = Selection(places=frozenset({(0, 0)})), Selection(reasons=frozenset({"late"}))
     first, second, third = lines(3, "course-a")
     with TopicWriter(product.bootstrap) as writer:
-        for line in (first, second):
+        for number, line in enumerate((first, second)):
             writer.send(
                 settings.rejected,
                 line.key,
@@ -60,7 +59,7 @@ def test_rejected_lines_go_in_again_as_they_were_and_once(product_factory: Produ
                 headers=[
                     ("trace", b"1"),
                     (headers.REASON, b"late"),
-                    *at_first,
+                    *headers.source_headers(Place(settings.lines, 1, 7 + number)),
                 ],
                 partition=0,
             )

@@ -18,7 +18,7 @@
 ``rebuild``, ``rebuilding``  the totals anew from the first line on
 ``shadow``, ``shadowing``    the same beside the live job; ``catching_up``, an instance of a command's own
 ``rehearse``, ``rehearsal``  a promotion day in minutes, against the budget
-``following`` how far a job has got; ``jobs`` an instance in a process; ``progress`` of what goes on
+``following`` how far a job has got; ``jobs`` an instance in a process; ``progress`` of what goes on; ``interrupts``
 ``dashboard`` the totals on a web page
 ``screen``    what a demo shows
 ``demo``      all of it on a local Kafka, in one terminal

@@ -11,12 +11,12 @@ import contextlib
 import fcntl
 import json
 import shutil
-import signal
 import time
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from course_revenue import interrupts
 from course_revenue.checks import InputSums, Reconciliation, reconcile, sum_input
 from course_revenue.jobs import JobProcess
 from course_revenue.ledger import NOTHING
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Generator, Mapping
     from pathlib import Path
-    from types import FrameType
 
     from course_revenue.model import Revenue
     from course_revenue.sample import SampleSize
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = "course-revenue"
 _RESUM_EVERY_S: Final = 5.0
-_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class DemoError(KafkaException):
@@ -79,7 +77,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> int:
     """
     directory = options.directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
-    with _only_one(directory), _interrupts():
+    with _only_one(directory), interrupts.as_ctrl_c():
         started = contextlib.ExitStack()
         started.callback(LocalCluster(directory / "cluster").stop)
         try:
@@ -87,7 +85,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> int:
         except KeyboardInterrupt:
             return 1 if options.once else 0
         finally:
-            _ignore_interrupts()
+            interrupts.ignore()
             started.close()
             # a terminal that was closed takes no more words
             with contextlib.suppress(OSError):
@@ -269,25 +267,3 @@ def _only_one(directory: Path) -> Generator[None]:
         except BlockingIOError:
             raise DemoError(f"another run uses {directory}: stop it first, or name another --directory") from None
         yield
-
-
-def _ignore_interrupts() -> None:
-    """From here on things are being stopped, each within its own time: a second Ctrl-C must not leave any behind."""
-    for number in (signal.SIGINT, *_ENDING):
-        signal.signal(number, signal.SIG_IGN)
-
-
-@contextlib.contextmanager
-def _interrupts() -> Generator[None]:
-    """SIGTERM and SIGHUP end the demo as Ctrl-C does, so that it stops what it started."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before: dict[int, Any] = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
-    before |= {number: signal.signal(number, interrupt) for number in _ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

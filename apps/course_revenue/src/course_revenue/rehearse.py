@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from course_revenue import interrupts
 from course_revenue.jobs import JobProcess
 from course_revenue.options import Brokers, Config, Set, Target, target
 from course_revenue.progress import open_progress
@@ -57,7 +58,7 @@ def rehearse(
     """
     day = Day(60 * minutes, rate, courses, PARTITIONS, seed)
     given = list(settings or ())
-    with _brokers(config, given, bootstrap_server, directory.absolute()) as at:
+    with interrupts.as_ctrl_c(), _brokers(config, given, bootstrap_server, directory.absolute()) as at:
         names = f"rehearsal-{uuid.uuid4().hex[:8]}"
         own = [*given, *_own_names(at, names), f"state.dir={directory.absolute() / names}"]
         played = _rehearse(target(config, own, None), config, own, day, instances, directory.absolute(), names)
@@ -123,6 +124,7 @@ def _rehearse(
         with contextlib.ExitStack() as running:
             for job in jobs:
                 running.enter_context(job)
+            running.callback(interrupts.ignore)
             _await_running(jobs)
             with open_progress("rehearsing, in seconds", rated=False) as show:
                 played = play(
