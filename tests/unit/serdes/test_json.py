@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple, Optional
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.errors import SerializationException
 from headrace.serdes import JsonSerde, is_immutable_type
@@ -57,6 +59,12 @@ class FrozenData:
 @dataclass
 class PlainData:
     a: int
+
+
+@given(st.builds(Total, st.text(st.characters(codec="utf-8")), st.integers(-(2**63), 2**63 - 1), st.booleans()))
+def test_what_was_written_is_read(total: Total) -> None:
+    serde = JsonSerde(Total)
+    assert serde.deserializer.deserialize("t", serde.serializer.serialize("t", total)) == total
 
 
 def test_compact_text_in_field_order_and_back() -> None:

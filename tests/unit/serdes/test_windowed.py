@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace import Serdes, SessionWindow, TimeWindow, Windowed
 from headrace.api.windows import MAX_TIMESTAMP
@@ -39,6 +41,17 @@ def test_the_bytes_are_javas(row: dict[str, Any]) -> None:
     assert raw.hex() == row["hex"]
     assert serde.deserializer.deserialize("t", raw) == key
     assert serde.deserializer.bind("t")(raw) == key
+
+
+@given(st.text(st.characters(codec="utf-8")), st.integers(0, MAX_TIMESTAMP - 1), st.integers(1, 10_000_000))
+def test_what_was_written_is_read(key: str, start: int, length: int) -> None:
+    end = min(start + length, MAX_TIMESTAMP)
+    timed = WindowedSerdes.time_windowed(Serdes.String(), length)
+    for serde, windowed in (
+        (timed, Windowed(key, TimeWindow(start, end))),
+        (WindowedSerdes.session_windowed(Serdes.String()), Windowed(key, SessionWindow(start, end))),
+    ):
+        assert serde.deserializer.deserialize("t", serde.serializer.serialize("t", windowed)) == windowed
 
 
 def test_none_and_no_bytes_are_none() -> None:
