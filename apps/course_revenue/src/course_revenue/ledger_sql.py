@@ -65,16 +65,17 @@ FATES: Final = """
         -- the last ones of a kind that came in are the ones that are under way
         SELECT order_id, line_id, course_id, cents_of(line_type, unit_price_cents, quantity) AS cents, count(*) AS n
         FROM flight GROUP BY ALL
-    ), ordered AS (
-        SELECT *, row_number() OVER (
+    ), under_way AS (
+        SELECT part, off FROM prefix JOIN flying USING (order_id, line_id, course_id, cents) WHERE NOT waits
+        QUALIFY row_number() OVER (
             PARTITION BY order_id, line_id, course_id, cents ORDER BY part DESC, off DESC
-        ) AS from_last
-        FROM prefix WHERE NOT waits
+        ) <= n
     )
-    SELECT ordered.part, ordered.off, course_id, cents,
+    SELECT prefix.part, prefix.off, course_id, cents,
         left_out.off IS NOT NULL AS repeat_left_out,
-        from_last <= coalesce(n, 0) AS flies
-    FROM ordered LEFT JOIN flying USING (order_id, line_id, course_id, cents) LEFT JOIN left_out USING (part, off)
+        under_way.off IS NOT NULL AS flies
+    FROM prefix LEFT JOIN under_way USING (part, off) LEFT JOIN left_out USING (part, off)
+    WHERE NOT waits
 """
 
 SUMS: Final = """
