@@ -42,12 +42,13 @@ faults: setup ## brokers and instances killed, frozen, cut off by a seed: SEED=1
 simulate: setup ## the real runtime on virtual brokers and time, faults by seed: SEED=1 is the first of N=2000; N=1 tells all
 	@PYTHONPATH=tests $(BIN)/python -m simulation --seed $(SEED) --count $(if $(filter file,$(origin N)),2000,$(N)) $(ARGS)
 
-lint: setup ## ruff, mypy, basedpyright, import-linter
+lint: setup ## ruff, mypy, basedpyright, import-linter; the files under deploy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports
+	@scripts/lint_deploy.sh
 
 format: setup ## ruff's formatter and its safe fixes
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -150,6 +150,7 @@ _COMMANDS: Final[dict[str, Callable[[Job], _Grants]]] = {
     "load": _load,
     "totals": _totals,
     "dashboard": _totals,
+    "lake": _totals,
     "reconcile": _reconcile,
     "rejected list": _rejected_list,
     "rejected replay": _rejected_replay,
