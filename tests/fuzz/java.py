@@ -6,6 +6,7 @@ import json
 import queue
 import subprocess
 import threading
+from collections import deque
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
@@ -29,11 +30,12 @@ class Java:
     """Runs cases one after the other; started at the first one, and again after it died.
 
     :meth:`send` does not wait for the result, so that both sides work at the same time; answers come in the order of
-    the cases.
+    the cases. When it dies over one, those that were sent behind that are sent to the next process.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._sent: deque[str] = deque()
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
@@ -47,20 +49,19 @@ class Java:
 
     def send(self, case: Mapping[str, Any]) -> None:
         """Give it a case."""
-        stdin = self._started()
-        try:
-            stdin.write(json.dumps(case) + "\n")
-            stdin.flush()
-        except BrokenPipeError:
-            pass  # the answer tells
+        self._sent.append(json.dumps(case) + "\n")
+        self._write(self._sent[-1])
 
     def answer(self) -> dict[str, Any]:
         """The result of the oldest case that was sent, ``{"unusable": why}`` when there is none."""
         line = self._answers.get()
+        self._sent.popleft()
         if not line:
             assert self._process is not None
             why = f"the Java process ended with {self._process.wait(60)}"
             self._process = None
+            for case in self._sent:
+                self._write(case)
             return {"unusable": why}
         result: dict[str, Any] = json.loads(line)
         if len(result.get("outputs", ())) > _MOST:
@@ -76,6 +77,14 @@ class Java:
         """Send one case and wait for its result."""
         self.send(case)
         return self.answer()
+
+    def _write(self, line: str) -> None:
+        stdin = self._started()
+        try:
+            stdin.write(line)
+            stdin.flush()
+        except BrokenPipeError:
+            pass  # the answer tells
 
     def _started(self) -> IO[str]:
         if self._process is None:

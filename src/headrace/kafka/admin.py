@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, TopicCollection
+from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, TopicCollection
 from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as untyped_admin
@@ -336,6 +336,10 @@ class TopicAdmin:
             spec: the log start, the log end, or a timestamp in ms (the first record at or after it, -1 if none).
             read_committed: the log end is then the last stable offset; False gives the high watermark, which is what
                 a restore has to reach.
+
+        Raises:
+            TimeoutException: no answer in time, or one without an offset: about a partition whose leader just changed
+                the client may give neither offset nor error.
         """
         asked = list(partitions)
         if not asked:
@@ -356,7 +360,9 @@ class TopicAdmin:
             for entry, future in futures.items():
                 tp = TopicPartition(entry.topic, entry.partition)
                 needs = (Acl("Describe", "topic", tp.topic),)
-                result[tp] = int(self._result(future, f"reading the offsets of {tp}", needs, None).offset)
+                offset = result[tp] = int(self._result(future, f"reading the offsets of {tp}", needs, None).offset)
+                if offset < 0 and (offset == OFFSET_INVALID or spec in ("earliest", "latest")):
+                    raise TimeoutException(f"reading the offsets of {tp}: the brokers gave none")
         except TimeoutException:
             # the client asks the leader it remembers, for ever: after a leader change it has to be told to look again
             with contextlib.suppress(ClientException):

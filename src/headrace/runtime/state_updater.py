@@ -335,6 +335,8 @@ class StateUpdater:
         self._meters.read(time.monotonic(), sum(map(len, batch.records.values())))
         for tp, error in batch.errors:
             broken = reading.get(tp) if tp is not None else None
+            if broken is not None and broken.task.id not in self._jobs:
+                continue  # it failed for another of its changelogs
             if broken is not None and isinstance(error, OffsetOutOfRangeException):
                 self._fail(consumer, broken, _out_of_range(broken.task, error))
             elif broken is not None and isinstance(error, AuthorizationException):

@@ -1,0 +1,59 @@
+"""What the client library answers that is no answer."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.errors import TimeoutException
+from headrace.kafka import TopicAdmin
+from headrace.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOG = TopicPartition("changelog", 3)
+INVALID = -1001
+
+
+class _Client:
+    """Gives the same offset for everything, without an error."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+        self.looked_up = 0
+
+    def list_offsets(self, wanted: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(offset=self._offset))
+        return dict.fromkeys(wanted, answer)
+
+    def list_topics(self, **_: Any) -> None:
+        self.looked_up += 1
+
+
+@pytest.fixture
+def admin() -> Iterator[TopicAdmin]:
+    made = TopicAdmin({"bootstrap.servers": "127.0.0.1:1"})
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("spec", "offset"), [("earliest", INVALID), ("latest", INVALID), ("latest", -1), (5, INVALID)])
+def test_an_offset_that_is_none_is_no_answer(
+    admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch, spec: Any, offset: int
+) -> None:
+    """After a leader change the end was -1001: a restore ended at once, with an empty store, or dropped a full one."""
+    client = _Client(offset)
+    monkeypatch.setattr(admin, "_client", client)
+    with pytest.raises(TimeoutException, match="changelog-3: the brokers gave none"):
+        admin.list_offsets([LOG], spec)
+    assert client.looked_up == 1
+
+
+def test_no_record_is_that_young(admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "_client", _Client(-1))
+    assert admin.list_offsets([LOG], 5) == {LOG: -1}
