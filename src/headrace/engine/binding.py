@@ -43,6 +43,8 @@ _FRAMES_PER_NODE: Final = 12
 """Calls within each other that an operator takes at most: a processor inside a few wrappers."""
 _FRAMES_BESIDE: Final = 500
 """Calls outside of the operators: the application's own, the user's functions, a codec."""
+_MOST_FRAMES: Final = 5000
+"""The limit holds for C too: at some 15,000 a decoder overflows the stack on nested JSON, which kills the process."""
 
 
 class BoundTask:
@@ -338,7 +340,7 @@ def _make_room(sub: SubTopology) -> None:
     below: dict[str, int] = {}
     for spec in reversed(sub.nodes):
         below[spec.name] = 1 + max((below.get(child, 0) for child in sub.children.get(spec.name, ())), default=0)
-    needed = _FRAMES_BESIDE + _FRAMES_PER_NODE * max(below.values(), default=0)
+    needed = min(_FRAMES_BESIDE + _FRAMES_PER_NODE * max(below.values(), default=0), _MOST_FRAMES)
     if needed > sys.getrecursionlimit():
         sys.setrecursionlimit(needed)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -129,6 +130,8 @@ def test_a_record_goes_through_more_processors_than_python_has_frames_for(drive:
     driver = drive(topology.add_sink("k", "out", "600"))
     pipe(driver, ("k", "v"))
     assert [r.value for r in read(driver)] == ["v"]
+    # deeply nested input must not overflow the stack of a decoder in C
+    assert sys.getrecursionlimit() <= 5000
 
 
 def test_what_a_processor_may_ask_of_its_context(drive: Any) -> None:
