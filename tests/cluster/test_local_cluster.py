@@ -50,30 +50,3 @@ def test_a_killed_broker_starts_again_with_its_data(tmp_path: Path) -> None:
         assert "kept" in topics
     finally:
         cluster.stop()
-
-
-def test_three_brokers_lose_one_and_take_it_back(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path, brokers=3, heap_mb=384) as cluster:
-        before = cluster.state()
-        assert before is not None
-        assert len(before.pids) == 3
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic("kept", 3)])["kept"].result(timeout=30)
-        topic = admin.list_topics("kept", timeout=15).topics["kept"]
-        assert all(len(partition.replicas) == 3 for partition in topic.partitions.values())
-        cluster.brokers[2].kill()
-        running = cluster.state()
-        assert running is not None
-        assert set(running.brokers) == {1, 3}
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-        for number in range(3):
-            producer.produce("kept", b"two of three are enough", partition=number)
-        assert producer.flush(60) == 0
-        assert cluster.restart(2).port == before.brokers[2].port
-        # found again by its directory alone
-        assert LocalCluster(tmp_path).state() == cluster.state()
-        with pytest.raises(ClusterError, match="holds a cluster of 3 brokers, not of 1"):
-            LocalCluster(tmp_path, brokers=1)
-    for pid in before.pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)

@@ -144,6 +144,7 @@ class ClusterPlan:
         heap_mb: Maximum heap of a node in MiB.
         listeners: Further ones.
         settings: Settings of every broker that override the defaults.
+        racks: By node id, where it is; a node that is not in it is nowhere.
     """
 
     cluster_id: str
@@ -152,6 +153,7 @@ class ClusterPlan:
     heap_mb: int = 768
     listeners: tuple[Listener, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict["str", "str"])
+    racks: Mapping[int, str] = field(default_factory=dict["int", "str"])
 
 
 def jars_directory(log: Callable[[str], None] = lambda _: None, version: str = KAFKA_VERSION) -> Path:
@@ -316,6 +318,7 @@ class Broker:
             **_BROKER_SETTINGS,
             **dict.fromkeys(_REPLICATED, str(min(nodes, 3))),
             **dict.fromkeys(_IN_SYNC, str(2 if nodes > 2 else 1)),
+            **({"broker.rack": plan.racks[self.node_id]} if self.node_id in plan.racks else {}),
             **plan.settings,
         }
         text = "".join(f"{key}={value}\n" for key, value in rows.items())

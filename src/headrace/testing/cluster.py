@@ -67,6 +67,7 @@ class LocalCluster:
         heap_mb: each broker's maximum heap in MiB.
         settings: broker settings that override the defaults.
         listeners: further listeners for clients.
+        racks: ``broker.rack`` of each broker, in their order; none for brokers that are nowhere.
         log: told in single lines what takes time.
 
     Raises:
@@ -83,6 +84,7 @@ class LocalCluster:
         heap_mb: int = 768,
         settings: Mapping[str, str] | None = None,
         listeners: Sequence[Listener] = (),
+        racks: Sequence[str] = (),
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
@@ -91,6 +93,7 @@ class LocalCluster:
         self._heap_mb = heap_mb
         self._settings = dict(settings or {})
         self._listeners = tuple(listeners)
+        self._racks = dict(enumerate(racks, 1))
         self._log = log
         held = self._held()
         if brokers is not None and held not in (0, brokers):
@@ -230,6 +233,7 @@ class LocalCluster:
             self._heap_mb,
             self._listeners,
             self._settings,
+            self._racks,
         )
 
 

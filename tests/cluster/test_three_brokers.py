@@ -1,0 +1,118 @@
+"""Three brokers, as in production: one is lost and comes back, and each is in a rack of its own."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cluster.instances import wait_until
+from cluster.runtime.counting import counting, running, totals_of, write
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __init__ re-exports it
+
+from headrace.testing.cluster import LocalCluster
+from headrace.testing.processes import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+RACKS = ("east", "north", "west")
+ZONES = {"east": "one", "north": "one", "west": "two"}
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """The brokers; none may be left when they are stopped."""
+    with LocalCluster(tmp_path_factory.mktemp("kafka"), brokers=3, heap_mb=384, racks=RACKS) as cluster:
+        yield cluster
+        last = cluster.state()
+        assert last is not None
+        assert len(last.pids) == 3
+    for pid in last.pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_tasks_run_in_the_racks_of_their_partitions_and_copies_are_in_other_zones(
+    cluster: LocalCluster, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, out = unique("in"), unique("out")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    # a partition has its only replica on one broker, and so in one rack
+    topics = [
+        NewTopic(source, PARTITIONS, replica_assignment=[[1 + number % 3] for number in range(PARTITIONS)]),
+        NewTopic(out, PARTITIONS, config={"cleanup.policy": "compact"}),
+    ]
+    for made in admin.create_topics(topics).values():
+        made.result(timeout=30)
+    settings: dict[str, Any] = {
+        "application.id": unique("app"),
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": 200,
+        "auto.offset.reset": "earliest",
+        "heartbeat.interval.ms": 300,
+        "num.standby.replicas": 1,
+        "rack.aware.assignment.strategy": "min_traffic",
+        "rack.aware.assignment.tags": "zone",
+    }
+    with ExitStack() as stack:
+        clients = {
+            rack: stack.enter_context(
+                running(
+                    counting(source, out),
+                    {**settings, "client.rack": rack, "client.tag.zone": zone, "state.dir": str(tmp_path / rack)},
+                )
+            )
+            for rack, zone in ZONES.items()
+        }
+
+        def placed() -> dict[str, tuple[set[int], set[int]]]:
+            found: dict[str, tuple[set[int], set[int]]] = {}
+            for rack, client in clients.items():
+                (thread,) = client.metadata_for_local_threads()
+                tasks = (thread.active_tasks, thread.standby_tasks)
+                active, copies = ({task.task_id.partition for task in held} for held in tasks)
+                found[rack] = active, copies
+            return found
+
+        def as_wanted() -> bool:
+            now = placed()
+            near = all(now[rack][0] == {at, at + 3} for at, rack in enumerate(RACKS))
+            active = {partition: ZONES[rack] for rack, (held, _) in now.items() for partition in held}
+            copies = [(partition, ZONES[rack]) for rack, (_, kept) in now.items() for partition in kept]
+            apart = all(active.get(partition, zone) != zone for partition, zone in copies)
+            return near and apart and sorted(partition for partition, _ in copies) == list(range(PARTITIONS))
+
+        wait_until(as_wanted, "tasks are near their partitions, copies in the other zone", detail=placed)
+        write(cluster.bootstrap_servers, source, 600)
+        totals = stack.enter_context(totals_of(cluster.bootstrap_servers, out))
+        wait_until(lambda: totals.total() == 600, "all lines counted", detail=placed)
+        assert as_wanted(), placed()
+
+
+def test_three_brokers_lose_one_and_take_it_back(cluster: LocalCluster) -> None:
+    before = cluster.state()
+    assert before is not None
+    assert len(before.pids) == 3
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic("kept", 3)])["kept"].result(timeout=30)
+    topic = admin.list_topics("kept", timeout=15).topics["kept"]
+    assert all(len(partition.replicas) == 3 for partition in topic.partitions.values())
+    cluster.brokers[2].kill()
+    left = cluster.state()
+    assert left is not None
+    assert set(left.brokers) == {1, 3}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for number in range(3):
+        producer.produce("kept", b"two of three are enough", partition=number)
+    assert producer.flush(60) == 0
+    assert cluster.restart(2).port == before.brokers[2].port
+    # found again by its directory alone
+    assert LocalCluster(cluster.data_dir).state() == cluster.state()
+    with pytest.raises(ClusterError, match="holds a cluster of 3 brokers, not of 1"):
+        LocalCluster(cluster.data_dir, brokers=1)
