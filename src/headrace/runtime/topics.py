@@ -16,6 +16,8 @@ from headrace.kafka import NewTopic
 from headrace.topology.copartition import plan
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.kafka import TopicAdmin
     from headrace.topology.built import BuiltTopology, InternalTopic
     from headrace.topology.copartition import Plan
@@ -137,9 +139,7 @@ def _internal_topics(found: Plan) -> dict[str, InternalTopic]:
 def _verify(admin: TopicAdmin, found: Plan) -> None:
     wanted = _internal_topics(found)
     existing = admin.partition_counts(wanted)
-    unknown = sorted(wanted.keys() - existing.keys())
-    if unknown:
-        raise TimeoutException(f"internal topics {', '.join(unknown)} were made but the brokers do not know them yet")
+    _all_known(wanted, existing)
     for name, topic in wanted.items():
         if existing[name] != topic.partitions:
             raise MisconfiguredInternalTopicException(
@@ -147,15 +147,23 @@ def _verify(admin: TopicAdmin, found: Plan) -> None:
                 f"{topic.partitions}. The partition count of a source topic, or the topology, has changed: a "
                 "rebuild is needed (headrace reset with --topology, then start)."
             )
+    # another broker may answer this time, which has heard less
     configs = admin.topic_configs(found.changelog_topics)
+    _all_known(found.changelog_topics, configs)
     for name, topic in found.changelog_topics.items():
-        policy = configs.get(name, {}).get("cleanup.policy", "delete")
+        policy = configs[name].get("cleanup.policy", "delete")
         wants = topic.config.get("cleanup.policy", "compact")
         if "compact" in wants and "compact" not in policy:
             raise MisconfiguredInternalTopicException(
                 f"Changelog topic {name} has cleanup.policy={policy}: old state is deleted from it and a restore "
                 f"would come up short. Set cleanup.policy={wants} on it."
             )
+
+
+def _all_known(wanted: Mapping[str, object], known: Mapping[str, object]) -> None:
+    unknown = sorted(wanted.keys() - known.keys())
+    if unknown:
+        raise TimeoutException(f"internal topics {', '.join(unknown)} were made but the brokers do not know them yet")
 
 
 def _topics_of(built: BuiltTopology) -> list[frozenset[str]]:

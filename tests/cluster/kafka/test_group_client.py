@@ -111,7 +111,7 @@ def test_a_join_runs_by_itself_and_the_leader_sees_all_subscriptions(
     first, told_first = connect()
     began = time.monotonic()
     first.advance()
-    assert time.monotonic() - began < 0.2  # starting a join waits for nothing
+    assert time.monotonic() - began < 1  # starting a join waits for nothing
     assert first.generation_in_doubt()
     advance([first], lambda: len(told_first.joins) == 1)
     assert not first.generation_in_doubt()
