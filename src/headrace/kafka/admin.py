@@ -5,11 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import logging
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, TopicCollection
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, TopicCollection
 from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as untyped_admin
@@ -123,6 +124,7 @@ class TopicAdmin:
         self._timeout_ms = timeout_ms
         self._timeout_s = timeout_ms / 1000
         self._groups: GroupAdmin | None = None
+        self._groups_guard = threading.Lock()
         self._refusal: KafkaError | None = None
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
@@ -376,15 +378,17 @@ class TopicAdmin:
         Raises:
             TimeoutException: no answer in time.
         """
-        asked = [ClientPartition(tp.topic, tp.partition) for tp in partitions]
+        # not by confluent_kafka: an answer that another broker coordinates the group ends the process (a null pointer)
+        asked = list(partitions)
         if not asked:
             return {}
-        futures: dict[str, concurrent.futures.Future[Any]] = self._client.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group_id, asked)], request_timeout=self._timeout_s
-        )
-        needs = (Acl("Describe", "group", group_id), *(Acl("Describe", "topic", tp.topic) for tp in asked))
-        found = self._result(futures[group_id], f"reading committed offsets of group {group_id}", needs, None)
-        return {TopicPartition(entry.topic, entry.partition): int(entry.offset) for entry in found.topic_partitions}
+        try:
+            found = self._group_admin().offsets(group_id, asked, stable=False, timeout_s=self._timeout_s)
+        except TimeoutException:
+            # perhaps the brokers it was connected to are gone: the next call begins with a new connection
+            self._close_group_admin()
+            raise
+        return {tp: found[tp].offset if tp in found else OFFSET_INVALID for tp in asked}
 
     def list_groups(self) -> dict[str, GroupType]:
         """Every group with what manages it."""
@@ -511,15 +515,20 @@ class TopicAdmin:
     def close(self) -> None:
         """Free the connections. Calling it again does nothing."""
         self._client = ClosedClient("admin client")  # that of before is freed with its last reference
-        groups, self._groups = self._groups, None
+        self._close_group_admin()
+
+    def _close_group_admin(self) -> None:
+        with self._groups_guard:
+            groups, self._groups = self._groups, None
         if groups is not None:
             groups.close()
 
     def _group_admin(self) -> GroupAdmin:
         # Its own connection, made only when a group is asked about: starting an application needs none.
-        if self._groups is None:
-            self._groups = GroupAdmin(group_client_config(self._config), self._timeout_ms)
-        return self._groups
+        with self._groups_guard:
+            if self._groups is None:
+                self._groups = GroupAdmin(group_client_config(self._config), self._timeout_ms)
+            return self._groups
 
     def _result(
         self,

@@ -168,6 +168,12 @@ def test_a_broken_line_that_is_nowhere_is_a_difference_unless_the_rejected_topic
         assert (comparison.sums.fates.lost, comparison.agrees) == ((2, False) if whole else (0, True))
 
 
+def test_ctrl_c_in_the_middle_of_a_sum_is_ctrl_c() -> None:
+    """DuckDB made an error of it, and ``make run`` ended with a traceback."""
+    with pytest.raises(KeyboardInterrupt), Ledger(DECODE):
+        raise RuntimeError("Query interrupted")
+
+
 def test_repeats_that_the_job_leaves_out_are_found_as_it_finds_them() -> None:
     retention_ms = 100
 

@@ -295,6 +295,9 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        # DuckDB looks for signals while it computes, and puts an error of its own in the place of Ctrl-C
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":
+            raise KeyboardInterrupt from error
 
 
 def _fields(line: PurchaseLine) -> tuple[object, ...]:
