@@ -29,7 +29,7 @@ test: setup ## every test, those on a real broker included; TESTS=tests/unit for
 	@scripts/postgres.sh
 	@scripts/faketime.sh
 	@$(BIN)/headrace cluster fetch --kafka-version 3.9.1 --registry > /dev/null
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(TESTS) $(ARGS)
 
 fuzz: setup ## random topologies and inputs, the Java library against headrace: SEED=1 is the first of N=1000 cases
 	@scripts/java.sh --jdk

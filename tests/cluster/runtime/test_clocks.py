@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+IMPORTS = {"PYTHONPATH": os.pathsep.join(sys.path)}
+"""The instances' application is among the tests."""
 RUN = ("-m", "headrace", "run", "cluster.runtime.clock_app:build")
 
 
@@ -22,8 +26,8 @@ def test_a_clock_that_jumps_moves_wall_clock_punctuation_and_nothing_else(
     del app["state.dir"]
     settings = app | {"test.input": unique("in"), "test.output": unique("out"), "heartbeat.interval.ms": "500"}
     clock = ProcessClock(tmp_path / "clock")
-    jumping = Instance("jumping", tmp_path, RUN, settings, clock.environment)
-    steady = Instance("steady", tmp_path, RUN, settings)
+    jumping = Instance("jumping", tmp_path, RUN, settings, IMPORTS | clock.environment)
+    steady = Instance("steady", tmp_path, RUN, settings, IMPORTS)
     both = (jumping, steady)
     sent = 0
 
