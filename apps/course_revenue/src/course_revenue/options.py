@@ -7,7 +7,7 @@ import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,8 +15,11 @@ from course_revenue.errors import RefusedError
 from course_revenue.formats import Formats, formats
 from course_revenue.settings import Settings, without_product_keys
 from headrace import StreamsConfig
-from headrace.cli.common import read_properties
+from headrace.cli.common import FAILED, note, read_properties, say
 from headrace.errors import ConfigException
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
 
 Config = Annotated[Path | None, typer.Option("--config", help="A .properties file; Java's loads unmodified.")]
 ConfigFile = Annotated[Path, typer.Option("--config", help="A .properties file; Java's loads unmodified.")]
@@ -83,18 +86,28 @@ def target(config: Path | None, settings: list[str] | None, bootstrap_server: st
     )
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Asks, unless the answer was given.
+def propose(lines: Iterable[str], refusals: Collection[str], question: str, *, dry_run: bool, yes: bool) -> int | None:
+    """Shows a plan and asks whether to carry it out.
+
+    Returns:
+        None when it is to be carried out; with ``dry_run`` the exit code.
 
     Raises:
-        RefusedError: nobody can be asked.
+        RefusedError: the plan has refusals, or nobody can be asked.
         Abort: the answer is no.
     """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise RefusedError("nothing was changed: nobody is at a terminal to be asked, so add --yes")
-    typer.confirm(question, abort=True)
+    for line in lines:
+        say(line)
+    if dry_run:
+        note("dry run: nothing was changed")
+        return FAILED if refusals else 0
+    if refusals:
+        raise RefusedError(f"nothing was changed: {len(refusals)} reasons above")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise RefusedError("nothing was changed: nobody is at a terminal to be asked, so add --yes")
+        typer.confirm(question, abort=True)
+    return None
 
 
 def who(by: str | None) -> str:

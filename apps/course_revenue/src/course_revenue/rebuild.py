@@ -11,7 +11,7 @@ from course_revenue import rebuilding, reports
 from course_revenue.catching_up import run_to_the_end
 from course_revenue.errors import RefusedError
 from course_revenue.jobs import JobProcess
-from course_revenue.options import ConfigFile, DryRun, LogFile, Set, Target, Yes, confirm, target
+from course_revenue.options import ConfigFile, DryRun, LogFile, Set, Target, Yes, propose, target
 from course_revenue.reconciling import reconcile_job
 from course_revenue.shadowing import Asked, build, switch_over
 from headrace.cli.common import FAILED, note, say
@@ -65,14 +65,9 @@ def rebuild(
     admin = TopicAdmin(at.streams_config.admin_config())
     try:
         decided = rebuilding.plan(job, rebuilding.look(admin, job), from_gap=from_gap)
-        for line in decided.lines():
-            say(line)
-        if dry_run:
-            note("dry run: nothing was changed")
-            raise typer.Exit(FAILED if decided.refusals else 0)
-        if decided.refusals:
-            raise RefusedError(f"nothing was changed: {len(decided.refusals)} reasons above")
-        confirm("Rebuild?", yes=yes)
+        code = propose(decided.lines(), decided.refusals, "Rebuild?", dry_run=dry_run, yes=yes)
+        if code is not None:
+            raise typer.Exit(code)
         # as it is now, not as it was before the question
         decided = rebuilding.plan(job, rebuilding.look(admin, job), from_gap=from_gap)
         if decided.refusals:

@@ -29,7 +29,7 @@ from headrace.tools import reset
 from headrace.topics import TopicAdmin, TransactionalWriter, ensure_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from course_revenue.model import Revenue
@@ -289,10 +289,5 @@ def is_there(shadow: Shadow) -> bool:
         return built and shadow.beside.settings.output in admin.list_topics()
 
 
-@contextlib.contextmanager
-def _admin(shadow: Shadow) -> Generator[TopicAdmin]:
-    admin = TopicAdmin(shadow.live.streams_config.admin_config())
-    try:
-        yield admin
-    finally:
-        admin.close()
+def _admin(shadow: Shadow) -> contextlib.closing[TopicAdmin]:
+    return contextlib.closing(TopicAdmin(shadow.live.streams_config.admin_config()))

@@ -8,12 +8,12 @@ from course_revenue import reports, shadow
 from course_revenue.catching_up import run_to_the_end
 from course_revenue.errors import RefusedError
 from course_revenue.jobs import JobProcess
-from course_revenue.options import confirm, target
+from course_revenue.options import propose, target
 from course_revenue.reconciling import reconcile_job
 from headrace.cli.common import FAILED, note, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from course_revenue.shadow import Shadow
@@ -37,14 +37,9 @@ def build(asked: Asked) -> int:
     """Builds the shadow, or goes on building it, and compares; the exit code."""
     made = shadow.shadow_of(asked.config, asked.settings)
     plan = shadow.plan(made, from_gap=asked.from_gap)
-    for line in plan.text():
-        say(line)
-    if asked.dry_run:
-        note("dry run: nothing was changed")
-        return FAILED if plan.refusals else 0
-    if plan.refusals:
-        raise RefusedError(f"nothing was changed: {len(plan.refusals)} reasons above")
-    confirm("Build it?", yes=asked.yes)
+    code = propose(plan.text(), plan.refusals, "Build it?", dry_run=asked.dry_run, yes=asked.yes)
+    if code is not None:
+        return code
     shadow.make_topics(made)
     run_to_the_end(made.beside, made.job, _instance(asked, made), "building the shadow")
     if not _compared(made):
@@ -61,7 +56,7 @@ def switch_over(asked: Asked) -> int:
     if not shadow.is_there(made):
         raise RefusedError(f"there is no shadow of {live.application_id} to switch to: {_again(asked)} builds it")
     plan = shadow.plan(made, from_gap=True)
-    for line in (
+    lines = (
         f"switch from application {live.application_id} to {made.application_id}:",
         f"  let {made.application_id} count what came since it was built, while {live.application_id} goes on",
         f"  wait until every instance of {live.application_id} is stopped; from then on totals stand still",
@@ -69,14 +64,10 @@ def switch_over(asked: Asked) -> int:
         f"  delete {', '.join(made.own_topics())}",
         f"  write a file beside {asked.config.name} with application.id={made.application_id}, to start instances with",
         *(f"refused: {why}" for why in plan.refusals),
-    ):
-        say(line)
-    if asked.dry_run:
-        note("dry run: nothing was changed")
-        return FAILED if plan.refusals else 0
-    if plan.refusals:
-        raise RefusedError(f"nothing was changed: {len(plan.refusals)} reasons above")
-    confirm("Switch?", yes=asked.yes)
+    )
+    code = propose(lines, plan.refusals, "Switch?", dry_run=asked.dry_run, yes=asked.yes)
+    if code is not None:
+        return code
 
     def stopped(check: Callable[[], None]) -> None:
         shadow.await_nobody(made, note, check, asked.wait_s)
@@ -120,10 +111,13 @@ def _instance(asked: Asked, made: Shadow) -> JobProcess:
 
 
 def _again(asked: Asked) -> str:
-    given = "".join(f" --set {setting}" for setting in asked.settings)
-    return f"course-revenue rebuild --config {asked.config}{given} --shadow"
+    return f"{_command('rebuild', asked.config, asked.settings)} --shadow"
 
 
 def _reconcile(asked: Asked, made: Shadow) -> str:
-    given = "".join(f" --set {setting}" for setting in made.settings)
-    return f"course-revenue reconcile --config {asked.config}{given}"
+    return _command("reconcile", asked.config, made.settings)
+
+
+def _command(name: str, config: Path, settings: Sequence[str]) -> str:
+    given = "".join(f" --set {setting}" for setting in settings)
+    return f"course-revenue {name} --config {config}{given}"
