@@ -382,12 +382,7 @@ class TopicAdmin:
         asked = list(partitions)
         if not asked:
             return {}
-        try:
-            found = self._group_admin().offsets(group_id, asked, stable=False, timeout_s=self._timeout_s)
-        except TimeoutException:
-            # perhaps the brokers it was connected to are gone: the next call begins with a new connection
-            self._close_group_admin()
-            raise
+        found = self._offsets_of(group_id, asked, stable=False)
         return {tp: found[tp].offset if tp in found else OFFSET_INVALID for tp in asked}
 
     def list_groups(self) -> dict[str, GroupType]:
@@ -445,7 +440,7 @@ class TopicAdmin:
         Raises:
             TimeoutException: no answer in time, or such a transaction stays open.
         """
-        return self._group_admin().offsets(group_id, None, stable=stable, timeout_s=self._timeout_s)
+        return self._offsets_of(group_id, None, stable=stable)
 
     def transactions(self, prefix: str = "") -> dict[str, str]:
         """The state of each transaction whose id begins with ``prefix``, as every coordinator has it now.
@@ -516,6 +511,16 @@ class TopicAdmin:
         """Free the connections. Calling it again does nothing."""
         self._client = ClosedClient("admin client")  # that of before is freed with its last reference
         self._close_group_admin()
+
+    def _offsets_of(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        try:
+            return self._group_admin().offsets(group_id, partitions, stable=stable, timeout_s=self._timeout_s)
+        except TimeoutException:
+            # perhaps the brokers it was connected to are gone: the next call begins with a new connection
+            self._close_group_admin()
+            raise
 
     def _close_group_admin(self) -> None:
         with self._groups_guard:

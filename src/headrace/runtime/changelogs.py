@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.assignment import Places
 from headrace.records import TaskId, TopicPartition
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from headrace.topology.copartition import Plan
 
 _log = logging.getLogger(__name__)
+
+_DOUBT_S: Final = 2.0
 
 
 class Restorable(Protocol):
@@ -44,6 +46,31 @@ def check_origins(task: Restorable, topic_ids: Mapping[str, str]) -> None:
             )
             store.clear()
         store.rows.body.remember_origin(topic_id)
+
+
+def fits(store: StoreBase[Any, Any], start: int, end: int) -> bool:
+    """Whether what a store reflects lies within its changelog; one that reflects nothing does."""
+    known = store.rows.body.offset()
+    return known is None or start <= known <= end
+
+
+class Doubt:
+    """How long a log that does not fit its store is asked about again, before the store is given up.
+
+    A broker that has lost its leadership without knowing (it was frozen, or cut off) answers with an old end.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def lasts(self, now_s: float, *, fit: bool) -> bool:
+        """Whether to ask again, after a look that found log and store to fit or not; times are of one clock."""
+        if fit:
+            self._since = None
+            return False
+        if self._since is None:
+            self._since = now_s
+        return now_s - self._since < _DOUBT_S
 
 
 def offset_sum(task: Restorable, *, persistent_only: bool = False) -> int:

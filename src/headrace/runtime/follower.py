@@ -20,7 +20,7 @@ from headrace.errors import (
     OffsetOutOfRangeException,
     TimeoutException,
 )
-from headrace.runtime.changelogs import check_origins
+from headrace.runtime.changelogs import Doubt, check_origins, fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
-_DOUBT_S = 2.0
 _COMMITTED_EVERY_S = 1.0
 _COMMITTED_WAIT_S = 0.25
 
@@ -56,7 +55,7 @@ class Follower:
         self._limits: dict[TopicPartition, int] = {}
         self._waiting: dict[TopicPartition, list[RawRecord]] = {}
         self._not_before = 0.0
-        self._doubted_since: float | None = None
+        self._doubt = Doubt()
         self._limits_at = 0.0
 
     def __len__(self) -> int:
@@ -157,14 +156,15 @@ class Follower:
             return
         for task in tasks:
             check_origins(task, ids)
-        if self._doubts(tasks, starts, ends):
+        fit = all(fits(store, starts[tp], ends[tp]) for task in tasks for tp, store in task.changelogs.items())
+        if self._doubt.lasts(time.monotonic(), fit=fit):
             self._not_before = time.monotonic() + _RETRY_S
             return
         offsets: dict[TopicPartition, int] = {}
         for task in tasks:
             for tp, store in task.changelogs.items():
                 known = store.rows.body.offset()
-                if known is not None and not starts[tp] <= known <= ends[tp]:
+                if not fits(store, starts[tp], ends[tp]):
                     _log.warning(
                         "standby task %s: store %s reflects offset %d of %s, but the log holds %d to %d: it is dropped "
                         "and filled anew",
@@ -187,22 +187,6 @@ class Follower:
         self._new.clear()
         consumer.incremental_assign(offsets)
         _log.info("Standby tasks %s follow their changelogs", ", ".join(str(task.id) for task in tasks))
-
-    def _doubts(
-        self, tasks: list[StandbyTask], starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
-    ) -> bool:
-        """Whether to ask again: a broker that lost its leadership without knowing answers with an old end."""
-        fit = all(
-            (known := store.rows.body.offset()) is None or starts[tp] <= known <= ends[tp]
-            for task in tasks
-            for tp, store in task.changelogs.items()
-        )
-        now = time.monotonic()
-        if fit:
-            self._doubted_since = None
-        elif self._doubted_since is None:
-            self._doubted_since = now
-        return not fit and now - (self._doubted_since or now) < _DOUBT_S
 
     def _start_anew(self, consumer: RecordConsumer, tp: TopicPartition, error: OffsetOutOfRangeException) -> None:
         task = self._reading[tp]

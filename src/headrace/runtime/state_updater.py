@@ -35,7 +35,7 @@ from headrace.errors import (
     TimeoutException,
 )
 from headrace.resets import AutoOffsetReset
-from headrace.runtime.changelogs import check_origins
+from headrace.runtime.changelogs import Doubt, check_origins, fits
 from headrace.runtime.follower import Follower
 from headrace.runtime.updater_metrics import UpdaterMeters
 
@@ -55,7 +55,6 @@ _BATCH = 10_000
 _COMMITTED_WAIT_S = 0.25
 _SIGN_OF_LIFE_S = 1.0
 _RETRY_S = 0.1
-_DOUBT_S = 2.0
 _PROGRESS_S = 5.0
 
 
@@ -89,8 +88,7 @@ class _Job:
     count: int = 0
     not_before: float = 0.0
     """When the brokers are asked again after they had no answer."""
-    doubted_since: float | None = None
-    """Since when the brokers have told of a log that does not fit a store."""
+    doubt: Doubt = field(default_factory=Doubt)
 
 
 class _Found(NamedTuple):
@@ -310,6 +308,7 @@ class StateUpdater:
             return
         self._follower.hold(consumer)
         new = [job for job in self._jobs.values() if job.committed is None]
+        begins = bool(new)
         # all at once, and where that does not work, each by itself: one may wait for what the others need not
         if len(new) > 1 and not self._begin_together(consumer, new):
             new = []
@@ -319,7 +318,9 @@ class StateUpdater:
                 if self._removing or self._stop:
                     # whoever takes tasks back should not wait for the broker calls of all the others
                     return
-        self._finish_reached(consumer)
+        if begins:
+            # a store that has everything does not wait for a poll
+            self._finish_reached(consumer)
         reading = {tp: job for job in self._jobs.values() for tp in job.open}
         if reading:
             self._read(consumer, reading)
@@ -482,8 +483,9 @@ class StateUpdater:
         opened: dict[TopicPartition, _Changelog] = {}
         for tp, store in task.changelogs.items():
             known, start, end = store.rows.body.offset(), found.starts[tp], found.ends[tp]
-            if known is not None and not start <= known <= end:
-                self._doubt(job, tp)
+            if not fits(store, start, end):
+                if job.doubt.lasts(time.monotonic(), fit=False):
+                    raise TimeoutException(f"{tp} seems to have been truncated; its leader is asked again")
                 raise TaskCorruptedException(
                     f"task {task.id}: store {store.name} reflects offset {known} of {tp}, but the log holds "
                     f"{start} to {end}: the topic was deleted or truncated. The local store is dropped and "
@@ -503,14 +505,6 @@ class StateUpdater:
         for tp, changelog in opened.items():
             _log.debug("task %s: restoring %s from %d to %d", task.id, tp, changelog.position, changelog.end)
             self._listener.on_restore_start(tp, changelog.store, changelog.position, changelog.end)
-
-    def _doubt(self, job: _Job, tp: TopicPartition) -> None:
-        """Have the brokers asked again, for a while, about a log that does not fit a store."""
-        now = time.monotonic()
-        if job.doubted_since is None:
-            job.doubted_since = now
-        if now - job.doubted_since < _DOUBT_S:
-            raise TimeoutException(f"{tp} seems to have been truncated; its leader is asked again")
 
     def _finish(
         self, consumer: RecordConsumer, job: _Job, tp: TopicPartition, changelog: _Changelog, position: int
