@@ -54,9 +54,11 @@ class Model:
 
     rows: dict[Any, Any] = field(default_factory=lambda: dict[Any, Any]())
     observed: int = -1
+    ends: set[tuple[bytes, int]] = field(default_factory=set[tuple[bytes, int]])
+    """Of versioned stores: where keys were given an end."""
 
     def copy(self) -> Model:
-        return Model(dict(self.rows), self.observed)
+        return Model(dict(self.rows), self.observed, set(self.ends))
 
 
 class AgingMachine(RuleBasedStateMachine):
@@ -410,11 +412,15 @@ class VersionedMachine(AgingMachine):
         return not before or before == [None] or before[-1][1] is not None
 
     def _set(self, key: bytes, timestamp: int, value: Any) -> None:
-        if value is None and self._before(key, timestamp) == [None]:
+        model = self.visible
+        if value is None and self._before(key, timestamp) == [None] and (key, timestamp) not in model.ends:
             # the only version, deleted at its own time, leaves no trace
-            del self.visible.rows[key, timestamp]
+            del model.rows[key, timestamp]
         else:
-            self.visible.rows[key, timestamp] = value
+            model.rows[key, timestamp] = value
+            if value is None:
+                # stays below whatever is put there later: deleted again, that leaves this
+                model.ends.add((key, timestamp))
 
     def _as_of(self, key: bytes, timestamp: int) -> Any:
         versions = sorted((time, value) for (owner, time), value in self.visible.rows.items() if owner == key)

@@ -42,20 +42,28 @@ def test_joins_give_all_pairs(
     assert _run(records, how, windows) == _model(records, how, windows)
     if how == "inner":
         mine = [("l", *record[1:]) for record in records]
-        both = [*mine, *(("r", *record[1:]) for record in records)]
+        both = [(side, *record[1:]) for record in records for side in "lr"]
         # over one store a record meets itself whatever the window says, as in Java
         single_store = single_store and min(before, after) >= 0
         assert _run(mine, "self", windows, single_store=single_store) == _model(both, how, windows)
 
 
 def _model(records: list[tuple[str, str, str, int]], how: str, windows: JoinWindows) -> Counter[tuple[Any, ...]]:
-    lefts, rights = ([r for r in records if r[0] == side] for side in "lr")
-    pairs = [
-        (one, other)
-        for one in lefts
-        for other in rights
-        if one[1] == other[1] and one[3] - windows.before_ms <= other[3] <= one[3] + windows.after_ms
-    ]
+    retention = windows.before_ms + windows.after_ms + windows.grace_ms
+    stored: dict[str, list[tuple[str, str, str, int]]] = {"l": [], "r": []}
+    pairs: list[tuple[tuple[str, str, str, int], tuple[str, str, str, int]]] = []
+    for record in records:
+        side = record[0]
+        stored[side].append(record)
+        others = stored["r" if side == "l" else "l"]
+        for other in others:
+            one, another = (record, other) if side == "l" else (other, record)
+            near = one[3] - windows.before_ms <= another[3] <= one[3] + windows.after_ms
+            # a store shows what is younger than its retention, by the newest that it has; where the window lies apart
+            # from a record's own time, a row that it would meet may be older than that, as in Java
+            if near and one[1] == another[1] and other[3] > others[-1][3] - retention:
+                pairs.append((one, another))
+    lefts, rights = stored["l"], stored["r"]
     result = Counter((one[1], f"{one[2]}+{other[2]}", max(one[3], other[3])) for one, other in pairs)
     if how in {"left", "outer"}:
         result += Counter((r[1], f"{r[2]}+None", r[3]) for r in lefts if all(r is not one for one, _ in pairs))
