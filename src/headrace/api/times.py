@@ -19,7 +19,7 @@ def epoch_ms(moment: Moment) -> int:
     """Epoch milliseconds of a point in time.
 
     Raises:
-        ValueError: A datetime has no time zone.
+        ValueError: A datetime has no time zone, or it is more than 64 bits hold.
         TypeError: It is something else, such as the seconds of ``time.time()``.
     """
     if isinstance(moment, datetime):
@@ -28,7 +28,7 @@ def epoch_ms(moment: Moment) -> int:
         return (moment - _EPOCH) // _MILLISECOND
     if not isinstance(moment, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
         raise TypeError(f"a timestamp is an int of milliseconds or a datetime, not {moment!r}")
-    return moment
+    return _of_64_bits(moment, "a timestamp")
 
 
 def milliseconds(span: Span) -> int:
@@ -36,12 +36,13 @@ def milliseconds(span: Span) -> int:
 
     Raises:
         TypeError: It is neither an int nor a timedelta.
+        ValueError: It is more than 64 bits hold.
     """
     if isinstance(span, timedelta):
         return span // _MILLISECOND
     if not isinstance(span, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
         raise TypeError(f"a length of time is an int of milliseconds or a timedelta, not {span!r}")
-    return span
+    return _of_64_bits(span, "a length of time")
 
 
 def whole_ms(timestamp: int, what: str) -> int:
@@ -59,6 +60,10 @@ def whole_ms(timestamp: int, what: str) -> int:
         whole = index(timestamp)
     except TypeError:
         raise TypeError(f"{what}: a timestamp is an int of milliseconds, not {timestamp!r}") from None
-    if not -(1 << 63) <= whole < 1 << 63:
-        raise ValueError(f"{what}: a timestamp must not be greater than 64 bits hold, but is {timestamp}")
-    return whole
+    return _of_64_bits(whole, f"{what}: a timestamp")
+
+
+def _of_64_bits(number: int, what: str) -> int:
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{what} must not be greater than 64 bits hold, but is {number}")
+    return number

@@ -63,7 +63,7 @@ class StoreBuilder(Generic[K, V]):
     value_serde: Serde[V] | None = None
     caching: bool = False
     logging: bool = True
-    log_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    log_config: Mapping[str, str] = field(default_factory=lambda: dict[str, str](), hash=False)
 
     cleanup_policy: ClassVar[str] = "compact"
     """``cleanup.policy`` of the changelog topic, unless it is set otherwise."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from headrace.naming import changelog_topic, internal_topic
+from headrace.errors import TopologyException
+from headrace.naming import changelog_topic, internal_topic, validate_name
 from headrace.topology.built import InternalTopic
 
 if TYPE_CHECKING:
@@ -28,9 +29,13 @@ _REPARTITION = {
 def repartition(
     application_id: str, topic: str, partitions: int | None, topic_config: Mapping[str, str]
 ) -> InternalTopic:
-    """The repartition topic called ``topic`` in the topology; ``partitions`` when a number was asked for."""
+    """The repartition topic called ``topic`` in the topology; ``partitions`` when a number was asked for.
+
+    Raises:
+        TopologyException: Brokers would refuse a topic of that name.
+    """
     return InternalTopic(
-        internal_topic(application_id, topic),
+        _checked(application_id, internal_topic(application_id, topic)),
         MappingProxyType(_REPARTITION | dict(topic_config)),
         partitions,
         partitions_enforced=partitions is not None,
@@ -40,7 +45,11 @@ def repartition(
 def changelog(
     application_id: str, store: AnyStoreBuilder, topic_config: Mapping[str, str], additional_retention_ms: int
 ) -> InternalTopic:
-    """The changelog topic of a store. How long records are kept follows from the store, not from ``topic_config``."""
+    """The changelog topic of a store. How long records are kept follows from the store, not from ``topic_config``.
+
+    Raises:
+        TopologyException: Brokers would refuse a topic of that name.
+    """
     config = {
         "cleanup.policy": store.cleanup_policy,
         "message.timestamp.type": "CreateTime",
@@ -48,4 +57,15 @@ def changelog(
         **store.changelog_times(additional_retention_ms),
         **store.log_config,
     }
-    return InternalTopic(changelog_topic(application_id, store.name), MappingProxyType(config))
+    name = _checked(application_id, changelog_topic(application_id, store.name))
+    return InternalTopic(name, MappingProxyType(config))
+
+
+def _checked(application_id: str, topic: str) -> str:
+    try:
+        return validate_name(topic)
+    except TopologyException as error:
+        raise TopologyException(
+            f"no internal topic can be called '{topic}': {error}; choose another application.id than "
+            f"'{application_id}', or another name for the store or the repartition"
+        ) from None

@@ -98,6 +98,14 @@ def test_moments_are_milliseconds_floored_or_aware_datetimes(driver: TopologyTes
     assert out.read_record().timestamp == 1700000000005
     with pytest.raises(ValueError, match="time zone"):
         source.pipe_input("k", "v", datetime(2023, 1, 1))  # noqa: DTZ001  # that is the point
+    with pytest.raises(ValueError, match="64 bits"):
+        source.pipe_input("k", "v", 2**63)
+    with pytest.raises(ValueError, match="64 bits"):
+        source.advance_time(2**63)
+    source.advance_time(2**62)
+    source.advance_time(2**62)
+    with pytest.raises(ValueError, match="64 bits"):
+        source.pipe_input("k", "v")
     with TopologyTestDriver(passing(), CONFIG, initial_wall_clock_ms=moment) as other:
         assert other.wall_clock_ms == 1700000000005
 

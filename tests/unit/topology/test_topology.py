@@ -130,6 +130,37 @@ def test_internal_topics_get_the_application_id_and_settings_in_order() -> None:
     assert "topic: r)" in built.description, "describe() knows no application"
 
 
+@pytest.mark.parametrize(
+    ("application_id", "name", "fault"),
+    [("app", "s" * 236, "has 250 characters"), ("my app", "s", "not allowed"), ("a/b", "s", "not allowed")],
+)
+def test_an_internal_topic_that_brokers_would_refuse_is_refused_when_built(
+    application_id: str, name: str, fault: str
+) -> None:
+    stored = source_and_processor().add_state_store(store(name), "proc")
+    with pytest.raises(TopologyException, match=rf"'{application_id}-s+-changelog'.*{fault}.*another application.id"):
+        stored.build(application_id)
+    parted = Topology().add_source("src", "in")
+    parted.add_repartition_topic(name, None)
+    parted.add_sink("snk", name, "src").add_source("again", name)
+    with pytest.raises(TopologyException, match=r"another application\.id"):
+        parted.build(application_id + "y" * 14)
+
+
+def test_builders_may_be_given_as_a_set() -> None:
+    one, other = store("s"), store("t").with_logging_enabled({"segment.ms": "6"})
+
+    class Supplier:
+        def __call__(self) -> Forward:
+            return Forward()
+
+        def stores(self) -> set[StoreBuilder[str, str]]:
+            return {one, other}
+
+    topology = Topology().add_source("src", "in").add_processor("proc", Supplier(), "src")
+    assert set(topology.state_store_names) == {"s", "t"}
+
+
 def test_a_store_without_logging_has_no_changelog() -> None:
     topology = source_and_processor().add_state_store(store("s").with_logging_disabled(), "proc")
     (sub,) = topology.build("app").subtopologies
