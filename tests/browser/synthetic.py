@@ -98,13 +98,13 @@ class SyntheticDashboard:
             self.offsets[partition] += 1
         self.take(Batch(changes, (), dict(self.offsets), len(changes)))
 
-    def job(self, tasks: Sequence[dict[str, Any]], state: str = "RUNNING") -> None:
+    def job(self, tasks: Sequence[dict[str, Any]], state: str = "RUNNING", round_age_s: float = 0.1) -> None:
         page = {
             "application_id": "course-revenue",
             "client_id": "course-revenue-4711",
             "version": "0.1.0",
             "state": state,
-            "threads": [{"name": "t-1", "state": "RUNNING"}],
+            "threads": [{"name": "t-1", "state": "RUNNING", "round_age_s": round_age_s}],
             "tasks": list(tasks),
         }
         self.take(JobSaid(JOB, read_tasks(json.dumps(page).encode())))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser.chromium import NARROW, PATIENCE_S, chromium, opened, picture
-from browser.synthetic import SyntheticDashboard, revenue, task
+from browser.synthetic import SyntheticDashboard, now_ms, revenue, task
 from course_revenue.dashboard.board import Batch, Undecoded
 from course_revenue.dashboard.reader import Moved, Opened, Reading
 from course_revenue.model import INT64_MAX, INT64_MIN
@@ -171,6 +171,14 @@ def test_it_says_what_stands_still_and_why_and_takes_it_back(browser: Browser) -
         expect(banners).to_contain_text("partition 3, offset 17 (course course-000001)")
         dashboard.job([task("0_0", waits_for="the schema registry does not answer")])
         expect(banners).to_contain_text("Task 0_0 waits: the schema registry does not answer")
+        # a thread that hangs, tasks of an instance that nobody asks, and a line with a wrong time
+        dashboard.job([task("0_0")], round_age_s=30.0)
+        expect(banners).to_contain_text("The job's thread t-1 has not come round for more than 10 s")
+        expect(page.locator("#job-state")).to_contain_text("A thread is held up")
+        dashboard.job([task("0_0"), task("0_3")])
+        expect(page.locator("#job-state")).to_contain_text("2 tasks not seen")
+        dashboard.totals([revenue(2, 200, event_ms=now_ms() * 1000)])
+        expect(banners).to_contain_text("1 course has an event time in the future")
         # a topic that was made anew
         dashboard.take(Opened("id-2"), Moved(Reading.LIVE))
         dashboard.totals([revenue(5, 7)])

@@ -94,6 +94,7 @@ class ClientOverview:
             "name": thread.name,
             "state": thread.state.value,
             "member_id": self._shared.predecessors.member_id(thread.index),
+            "round_age_s": _number(thread.meters.round_age_s(now)),
             "commit_latency_avg_ms": _number(commit.average(now)),
             "commit_latency_max_ms": _number(commit.peak(now)),
         }

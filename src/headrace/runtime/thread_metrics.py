@@ -78,7 +78,11 @@ class ThreadMeters:
         scope.add(THREAD, "thread-state", (name, process_id), lambda: _ORDINALS[state()])
         scope.add(THREAD, "blocked-time-ns-total", tags, lambda: int(blocked_s() * 1e9))
         scope.add(OWN_THREAD, "record-cache-bytes", tags, cache_bytes)
-        scope.add(OWN_THREAD, "round-age-seconds", tags, lambda: clock() - self._round_at)
+        scope.add(OWN_THREAD, "round-age-seconds", tags, lambda: self.round_age_s(clock()))
+
+    def round_age_s(self, now: float) -> float:
+        """Seconds since the thread's loop last came round; ``now`` is of the registry's clock."""
+        return now - self._round_at
 
     def begins_round(self, now: float) -> bool:
         """Note that a round of the loop begins; returns whether it is time for :meth:`look`."""

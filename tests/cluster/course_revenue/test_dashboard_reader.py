@@ -118,7 +118,7 @@ def test_a_topic_is_waited_for_and_one_that_is_made_anew_begins_another_board(
         return True
 
     def state() -> str:
-        state: str = feed._source()["state"]
+        state: str = feed._source(0)["state"]
         return state
 
     def send(cents: int) -> None:

@@ -80,6 +80,7 @@ def test_a_client_that_has_no_brokers_yet_lives_and_is_not_ready(tmp_path: Path)
         told: dict[str, Any] = json.loads(get(f"{address}/tasks")[1])
         assert (told["application_id"], told["state"], told["tasks"]) == ("app", "REBALANCING", [])
         assert [(thread["state"], thread["member_id"]) for thread in told["threads"]] == [("STARTING", None)]
+        assert 0 <= told["threads"][0]["round_age_s"] < 60
         assert get(f"{address}/metrics/of/others?x=1")[0] == 404
         families = {family.name: family for family in text_string_to_metric_families(get(f"{address}/metrics")[1])}
         assert families["kafka_streams_stream_metrics_client_state"].samples[0].value == 1

@@ -129,6 +129,23 @@ def test_the_rate_is_of_the_last_ten_seconds_and_never_negative(board: Board) ->
     assert board.lines_per_second() == 0.0
 
 
+def test_the_rate_goes_on_after_the_clock_was_set_back(board: Board) -> None:
+    board.caught_up(NOW)
+    for second in range(60):
+        at = NOW + second * 1000 - (3_600_000 if second >= 40 else 0)
+        board.apply(batch(revenue("a", 1, 50 * (second + 1))), at)
+        board.note(at)
+    assert board.lines_per_second() == 50.0
+
+
+def test_event_times_in_the_future_are_told_apart(board: Board) -> None:
+    board.apply(batch(revenue("a", 1, at=NOW - 90_000), revenue("b", 1, at=NOW)), NOW)
+    assert board.newest_until(NOW) == (NOW, 0)
+    board.apply(batch(revenue("b", 1, at=NOW * 1000), revenue("c", 1, at=NOW + 1)), NOW)
+    assert board.newest_until(NOW) == (NOW - 90_000, 2)
+    assert Board("b").newest_until(NOW) == (None, 0)
+
+
 def test_a_course_has_a_trail_from_its_total_before_the_first_movement_on(board: Board) -> None:
     board.apply(batch(revenue("a", 100)), NOW)
     board.caught_up(NOW)

@@ -200,6 +200,36 @@ def test_silence_is_told_from_an_outage_by_who_asks_the_brokers(world: World) ->
     assert world.feed.live
 
 
+def test_an_event_time_in_the_future_makes_nothing_fresh(world: World) -> None:
+    """One line in microseconds instead of milliseconds, and the page said "Within the minute" for ever."""
+    world.live()
+    world.totals("a")
+    world.feed.take(Batch([Change("b", Revenue("b", 1, 1, False, NOW * 1000), 0, 1)], (), {0: 2}, 1))
+    for _ in range(61):
+        world.second()
+    kept = world.feed.status()["freshness"]
+    assert (kept["verdict"], kept["age_ms"], kept["newest_ms"], kept["ahead"]) == ("unknown", 61_000, NOW, 1)
+
+
+def test_a_page_that_has_not_read_what_lies_in_the_topic_says_so(world: World) -> None:
+    """Whatever keeps its reader: totals that stand still looked as if nothing came."""
+    world.live()
+    world.totals("a")
+    world.brokers(1)
+    world.second()
+    assert world.feed.status()["source"]["behind_ms"] == 0
+    for end in range(2, 70):
+        world.brokers(end)
+        world.second()
+    told = world.feed.status()
+    assert (told["source"]["behind_ms"], told["freshness"]["verdict"]) == (68_000, "late")
+    # it goes on: what it has not read of the last look is a second old
+    world.totals(*(str(n) for n in range(67)), offset=1)
+    world.brokers(70)
+    world.second()
+    assert world.feed.status()["source"]["behind_ms"] == 1_000
+
+
 def test_what_does_not_decode_is_told_with_its_place(world: World) -> None:
     world.live()
     world.feed.take(Batch((), (Undecoded(3, 17, "not the expected JSON", "a"),), {3: 18}, 1))

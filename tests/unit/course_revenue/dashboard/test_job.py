@@ -13,8 +13,10 @@ AT = "http://one:1"
 def told(
     *tasks: dict[str, Any],
     state: str = "RUNNING",
+    threads: tuple[dict[str, Any], ...] = (),
 ) -> tuple[Any, ...]:
-    return read_tasks(json.dumps({"client_id": "c", "state": state, "tasks": list(tasks)}).encode())
+    page = {"client_id": "c", "state": state, "threads": threads, "tasks": list(tasks)}
+    return read_tasks(json.dumps(page).encode())
 
 
 def task(
@@ -106,6 +108,35 @@ def test_while_an_instance_or_a_task_tells_nothing_only_a_wait_beyond_the_budget
     job.answered("http://two:2", told(task("1_0", end=4)), NOW + 1_000)
     job.answered("http://two:2", told(task("1_0", end=4)), NOW + 62_000)
     assert job.waited_ms() == 61_000
+
+
+def test_while_a_thread_is_held_up_nobody_says_that_nothing_waits() -> None:
+    """Its tasks' offsets and ends stand still, so each looked caught up."""
+
+    def thread(age_s: float, state: str = "RUNNING") -> dict[str, Any]:
+        return {"name": "t", "state": state, "round_age_s": age_s}
+
+    job = Job([AT])
+    job.answered(AT, told(task(), threads=(thread(0.2), thread(900.0, "DEAD"))), NOW)
+    assert (job.waited_ms(), job.held_up()) == (0, [])
+    job.answered(AT, told(task(), threads=(thread(0.2), thread(31.0))), NOW + 31_000)
+    assert (job.waited_ms(), job.held_up()) == (None, ["t"])
+    # one of a release that does not tell
+    job.answered(AT, told(task(), threads=({"name": "t", "state": "RUNNING"},)), NOW + 32_000)
+    assert (job.waited_ms(), job.held_up()) == (0, [])
+
+
+def test_while_tasks_are_not_seen_nobody_says_that_nothing_waits() -> None:
+    """An instance whose port is not among the addresses: half of the job was taken for all of it."""
+    job = Job([AT])
+    job.answered(AT, told(task("0_0"), task("0_2"), task("1_1")), NOW)
+    assert (job.waited_ms(), job.unseen()) == (None, ["0_1", "1_0"])
+    # a copy tells of the task that it is a copy of
+    copy = {**task("1_2"), "type": "standby"}
+    job.answered(AT, told(task("0_0"), task("0_1"), task("1_0"), task("1_1"), copy), NOW)
+    assert (job.waited_ms(), job.unseen()) == (None, ["1_2"])
+    job.answered(AT, told(task("0_0"), task("0_1"), task("1_0"), task("1_1")), NOW)
+    assert (job.waited_ms(), job.unseen()) == (0, [])
 
 
 def test_standby_tasks_neither_wait_nor_are_hot() -> None:

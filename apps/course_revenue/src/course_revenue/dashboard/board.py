@@ -156,12 +156,28 @@ class Board:
             self._newest, self._newest_known = max(times, default=None), True
         return Sums(self._courses, self._net, self._lines, self._flagged, self._newest)
 
+    def newest_until(self, limit_ms: int) -> tuple[int | None, int]:
+        """The greatest event time in any total that is not beyond a limit, and how many totals are beyond it.
+
+        A total keeps the greatest event time for ever, so that of one wrong line would hide all others.
+        """
+        newest = self.sums().newest_event_ms
+        if newest is None or newest <= limit_ms:
+            return newest, 0
+        times = [row.total.updated_event_time for row in self._rows.values() if row.total is not None]
+        within = [time for time in times if time <= limit_ms]
+        return max(within, default=None), len(times) - len(within)
+
     def lines_per_second(self) -> float:
         """Lines that came into the totals lately, per second; 0 while totals are counted anew."""
         if len(self._points) < 2:
             return 0.0
-        last = self._points[-1]
-        first = next(point for point in self._points if point.at_ms >= last.at_ms - _RATE_MS)
+        first = last = self._points[-1]
+        for point in reversed(self._points):
+            # a clock that was set back puts points of later times in front of it
+            if not last.at_ms - _RATE_MS <= point.at_ms <= first.at_ms:
+                break
+            first = point
         seconds = (last.at_ms - first.at_ms) / 1000
         return max(0.0, (last.sums.lines - first.sums.lines) / seconds) if seconds > 0 else 0.0
 

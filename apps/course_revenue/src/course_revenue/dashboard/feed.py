@@ -34,7 +34,7 @@ from course_revenue.dashboard.job import BUDGET_MS, Job, freshness, hot
 from course_revenue.dashboard.reader import Brokers, JobSaid, Moved, Opened, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from course_revenue.dashboard.board import News, Point, Sums
     from course_revenue.dashboard.job import Endpoint, Task, Told
@@ -45,6 +45,8 @@ TICK_S: Final = 0.25
 """How often pages get what is new."""
 _TICKS_A_SECOND: Final = 4
 _ROWS_A_FRAME: Final = 2_000
+_AHEAD_MS: Final = 10_000
+"""So far may the clocks of those who write event times be ahead of ours."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -90,6 +92,7 @@ class Feed:
         self._brokers: Brokers | None = None
         self._topic_id = ""
         self._seen_positions: dict[int, int] = {}
+        self._unread: tuple[int, Mapping[int, int]] | None = None
         self._lost = 0
         self._records_before: tuple[int, int] | None = None
         self._records_per_second = 0.0
@@ -111,7 +114,7 @@ class Feed:
             case Batch():
                 self.board.apply(event, now)
             case Opened():
-                self._topic_id, self._seen_positions, self._lost = event.topic_id, {}, 0
+                self._topic_id, self._seen_positions, self._unread, self._lost = event.topic_id, {}, None, 0
                 self.board = _new_board()
             case Moved():
                 before = self._state()[0]
@@ -235,6 +238,18 @@ class Feed:
             return
         self._seen_positions = dict(self.board.positions)
         self._lost = self.board.lost(starts)
+        if self._unread is not None and self._has_read(self._unread[1]):
+            self._unread = None
+        if self._unread is None and not self._has_read(ends):
+            self._unread = self._now_ms(), ends
+
+    def _has_read(self, ends: Mapping[int, int]) -> bool:
+        positions = self.board.positions
+        return all(positions.get(partition, 0) >= end for partition, end in ends.items())
+
+    def _behind_ms(self, now: int) -> int:
+        """For how long something has lain in the topic that is not on the board; 0 while the board is being filled."""
+        return now - self._unread[0] if self._unread is not None and self.live else 0
 
     def _state(self) -> tuple[Reading, str]:
         """Where the reading stands, by the reader and by who asks the brokers."""
@@ -252,17 +267,26 @@ class Feed:
             self._since_ms = self._now_ms()
 
     def _told(self, now: int) -> dict[str, Any]:
-        sums = self.board.sums()
+        newest, ahead = self.board.newest_until(now + _AHEAD_MS)
         # without brokers the job hears of no line that lands
         waited = None if self._state()[0] is Reading.NO_BROKERS else self.job.waited_ms()
-        kept = freshness(sums.newest_event_ms, waited, now)
+        # what the job has written and the board has not is in no total that anybody sees
+        if (behind := self._behind_ms(now)) > BUDGET_MS:
+            waited = max(behind, waited or 0)
+        kept = freshness(newest, waited, now)
         tasks = [task for task in self.job.tasks() if task.active]
         rates = [task.records_per_second for task in tasks if task.records_per_second is not None]
         return {
             "now": now,
             "shown": {"topic": self._shown.topic, "currency": self._shown.currency, "budget_ms": BUDGET_MS},
-            "source": self._source(),
-            "freshness": {"verdict": kept.verdict, "age_ms": kept.age_ms, "waited_ms": kept.waited_ms},
+            "source": self._source(now),
+            "freshness": {
+                "verdict": kept.verdict,
+                "age_ms": kept.age_ms,
+                "waited_ms": kept.waited_ms,
+                "newest_ms": newest,
+                "ahead": ahead,
+            },
             "throughput": {
                 "lines_per_second": round(self.board.lines_per_second(), 1),
                 "records_per_second": round(self._records_per_second, 1),
@@ -271,7 +295,7 @@ class Feed:
             "job": self._job(now),
         }
 
-    def _source(self) -> dict[str, Any]:
+    def _source(self, now: int) -> dict[str, Any]:
         state, why = self._state()
         board, ends = self.board, (self._brokers and self._brokers.ends) or {}
         last = board.last_undecoded
@@ -287,6 +311,7 @@ class Feed:
             "undecoded": board.undecoded,
             "last_undecoded": None if last is None else undecoded_sentence(last),
             "lost": self._lost,
+            "behind_ms": self._behind_ms(now),
         }
 
     def _job(self, now: int) -> dict[str, Any]:
@@ -299,6 +324,8 @@ class Feed:
             "endpoints": [_endpoint(at) for at in job.endpoints.values()],
             "instances": [_instance(at, told) for at in job.endpoints.values() for told in at.instances],
             "tasks": sorted((_task(task, marked, now) for task in tasks), key=lambda row: (row["id"], row["type"])),
+            "held_up": job.held_up(),
+            "unseen": job.unseen(),
             "rejects": self._shown.rejects,
             "rejected": job.rejected(),
             "dropped": dict(job.dropped()),

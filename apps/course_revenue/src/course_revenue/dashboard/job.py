@@ -22,6 +22,8 @@ BUDGET_MS: Final = 60_000
 """A line must be in the totals within this time after it landed."""
 
 _RUNNING: Final = "RUNNING"
+_OVER: Final = frozenset({"DEAD", "PENDING_SHUTDOWN"})
+_LONGEST_ROUND_S: Final = 10.0
 _SAMPLES: Final = 3_600
 _HOT_SHARE: Final = 2.0
 _HOT_RATE: Final = 1.0
@@ -72,6 +74,12 @@ class Task(msgspec.Struct, frozen=True):
 class _Thread(msgspec.Struct, frozen=True):
     name: str
     state: str
+    round_age_s: float | None = None
+
+    @property
+    def held_up(self) -> bool:
+        """Whether it does nothing for its tasks, though it is there to: what they tell is old then."""
+        return self.round_age_s is not None and self.round_age_s > _LONGEST_ROUND_S and self.state not in _OVER
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -201,14 +209,43 @@ class Job:
     def waited_ms(self) -> int | None:
         """How long the oldest line that is not in the totals has waited; None when nobody can tell.
 
-        At least so long: what waited before the first look is counted from that look. While an instance does not answer
-        or a task does not run yet, lines may wait that are not seen; so then only a wait beyond the budget is told.
+        At least so long: what waited before the first look is counted from that look. While an instance does not
+        answer, a thread is held up, or a task does not run yet or is not seen at all, lines may wait that are not seen;
+        so then only a wait beyond the budget is told.
         """
         longest = max(self._waited.values(), default=None)
         return longest if longest is None or self._sees_all() or longest > BUDGET_MS else None
 
+    def held_up(self) -> list[str]:
+        """The threads that have not come round for a while: offsets and ends of their tasks are of that time."""
+        return [
+            thread.name
+            for at in self.endpoints.values()
+            for told in at.instances
+            for thread in told.threads
+            if thread.held_up
+        ]
+
+    def unseen(self) -> list[str]:
+        """Tasks that no instance tells to be active, though there must be one: told by copies, and by gaps."""
+        known: dict[str, set[int]] = {}
+        active: dict[str, set[int]] = {}
+        for task in self.tasks():
+            group, _, partition = task.id.rpartition("_")
+            if not partition.isdecimal():
+                continue
+            known.setdefault(group, set()).add(int(partition))
+            if task.active:
+                active.setdefault(group, set()).add(int(partition))
+        return [
+            f"{group}_{partition}"
+            for group, partitions in sorted(known.items())
+            for partition in range(max(partitions) + 1)
+            if partition not in active.get(group, ())
+        ]
+
     def _sees_all(self) -> bool:
-        return all(
+        return not (self.held_up() or self.unseen()) and all(
             at.failure is None
             and all(
                 told.answers and told.state == _RUNNING and all(task.tells for task in told.tasks if task.active)

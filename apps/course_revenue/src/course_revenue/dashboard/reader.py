@@ -125,6 +125,21 @@ class Watcher(threading.Thread):
         self._hand = hand
         self._over = threading.Event()
 
+    def run(self) -> None:
+        """Until ``end``. What nobody has thought of is logged, and tried again: the page must not stand still by it."""
+        while not self._over.is_set():
+            try:
+                self.watch()
+            except Exception:
+                log.exception("%s failed, and begins again", self.name)
+            else:
+                return
+            self._over.wait(_AGAIN_S)
+
+    def watch(self) -> None:
+        """What it does until ``end``, or until there is nobody to tell."""
+        raise NotImplementedError
+
     def end(self) -> None:
         """Make it end; it takes up to a few seconds, which nobody has to wait for."""
         self._over.set()
@@ -151,8 +166,8 @@ class Follower(Watcher):
         """Forget how far it has read: the topic is another one, or has lost its end."""
         self._anew.set()
 
-    def run(self) -> None:
-        """Until ``end``."""
+    def watch(self) -> None:
+        """See the base."""
         while not self._over.is_set():
             try:
                 with self._open() as reader:
@@ -256,8 +271,8 @@ class BrokerWatch(Watcher):
         super().__init__("dashboard-brokers", hand)
         self._source = source
 
-    def run(self) -> None:
-        """Until ``end``."""
+    def watch(self) -> None:
+        """See the base."""
         admin = _admin(self._source, _ANSWER_S)
         try:
             while self._hand(self._ask(admin)) and not self._over.wait(_LOOK_S):
@@ -298,8 +313,8 @@ class JobWatch(Watcher):
         super().__init__("dashboard-job", hand)
         self._address = address
 
-    def run(self) -> None:
-        """Until ``end``."""
+    def watch(self) -> None:
+        """See the base."""
         while self._hand(self._ask()) and not self._over.wait(_ASK_S):
             pass
 

@@ -123,7 +123,7 @@ function status() {
 function freshness(kept) {
   text("age", kept.age_ms === null ? "–" : span(kept.age_ms));
   say($("verdict"), ...fresh(kept));
-  const newest = feed.sums?.newest_event_ms ?? null;
+  const newest = kept.newest_ms;
   text("newest", newest === null ? "" : `newest event ${moment(newest)} UTC`);
   const waited = kept.waited_ms;
   const seconds = waited === null ? 0 : waited / 1000;

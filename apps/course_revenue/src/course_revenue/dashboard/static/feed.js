@@ -84,7 +84,12 @@ export class Feed {
       for (const course of frame.gone) this.rows.delete(course);
     }
     if (frame.points) {
-      for (const wire of frame.points) this.points.push(pointOf(wire));
+      for (const wire of frame.points) {
+        const point = pointOf(wire);
+        // after a clock that was set back a plot of both times would say nothing
+        if (this.points.length && point.at < this.points[this.points.length - 1].at) this.points = [];
+        this.points.push(point);
+      }
       const oldest = this.points.length ? this.points[this.points.length - 1].at - 600_000 : 0;
       const from = this.points.findIndex((point) => point.at >= oldest);
       if (from > 0) this.points.splice(0, from);

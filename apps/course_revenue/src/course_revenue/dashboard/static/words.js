@@ -2,6 +2,8 @@
 
 import { clock, grouped, span } from "/static/money.js";
 
+const BEHIND_MS = 10_000;
+
 /** Sets a state's words and kind; the kind's glyph and colour are the style sheet's. */
 export function say(element, kind, words) {
   if (element.dataset.kind !== kind) element.dataset.kind = kind;
@@ -39,6 +41,8 @@ export function job(status) {
   const states = job.instances.map((one) => (one.answers ? one.state : "silent"));
   const silent = job.endpoints.filter((at) => at.failure).length + states.filter((state) => state === "silent").length;
   if (silent) return ["warn", `${silent} not answering`];
+  if (job.held_up.length) return ["bad", "A thread is held up"];
+  if (job.unseen.length && job.tasks.length) return ["warn", `${job.unseen.length} ${job.unseen.length === 1 ? "task" : "tasks"} not seen`];
   const other = states.find((state) => state !== "RUNNING");
   if (other) return [other === "ERROR" || other === "PENDING_ERROR" ? "bad" : "warn", title(other)];
   if (job.tasks.some((task) => task.type === "active" && task.state !== "RUNNING")) return ["warn", "Tasks are not all running"];
@@ -65,6 +69,12 @@ export function banners(feed, lastHeardAt) {
   if (job.asked && !job.answers && job.endpoints.some((one) => one.since_ms !== null)) {
     const since = Math.max(...job.endpoints.map((one) => one.since_ms ?? 0));
     said.push(["bad", `The job does not answer since ${clock(since)}: totals do not move until it runs. ${job.endpoints.map((one) => one.address).join(", ")}`]);
+  }
+  if (source.behind_ms > BEHIND_MS) said.push(["bad", `This page lags behind its topic: for ${span(source.behind_ms)} totals have lain there that it has not read.`]);
+  for (const thread of job.held_up) said.push(["bad", `The job's thread ${thread} has not come round for more than 10 s: what its tasks say is old.`]);
+  if (freshness.ahead) {
+    const one = freshness.ahead === 1;
+    said.push(["warn", `${grouped(freshness.ahead)} ${one ? "course has an event time" : "courses have event times"} in the future, from a line with a wrong time. The freshness is that of the others.`]);
   }
   if (freshness.verdict === "late") said.push(["bad", `Stale: a line has been waiting for ${span(freshness.waited_ms)}; the budget is 60 s.`]);
   for (const task of job.tasks) if (task.waits_for) said.push(["warn", `Task ${task.id} waits: ${task.waits_for}`]);
