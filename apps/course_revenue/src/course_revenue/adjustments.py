@@ -6,17 +6,18 @@ and the SHA-256 of the record's value (null when it had none). It has no payload
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headrace.errors import ConfigException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from course_revenue.settings import Settings
@@ -35,20 +36,21 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str | None
 
     @property
-    def place(self) -> tuple[str, str, int, int]:
-        """What makes it the same adjustment as another one."""
-        return self.application_id, self.topic, self.partition, self.offset
+    def identity(self) -> tuple[str, str, int, int, str | None]:
+        """What makes it the same adjustment as another one: of a topic made anew another record may lie there."""
+        return self.application_id, self.topic, self.partition, self.offset, self.sha256
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """What the job has not counted because of adjustments.
 
-    ``places`` are partitions and offsets of the lines topic. ``repartitioned`` counts the values, by their SHA-256, of
-    records that were skipped behind the repartition, where the place in the lines topic is not known any more.
+    ``places`` are partitions and offsets of the lines topic, with the hashes of the records that were skipped there.
+    ``repartitioned`` counts the values, by their SHA-256, of records that were skipped behind the repartition, where
+    the place in the lines topic is not known any more.
     """
 
-    places: frozenset[tuple[int, int]] = frozenset()
+    places: Mapping[tuple[int, int], frozenset[str | None]] = field(default_factory=dict[tuple[int, int], Any])
     repartitioned: Counter[str] = field(default_factory=Counter[str])
 
 
@@ -78,7 +80,7 @@ def record(file: Path, adjustment: Adjustment) -> bool:
     Returns:
         Whether it was appended.
     """
-    if adjustment.place in {known.place for known in read_adjustments(file)}:
+    if adjustment.identity in {known.identity for known in read_adjustments(file)}:
         return False
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as out:
@@ -90,13 +92,19 @@ def record(file: Path, adjustment: Adjustment) -> bool:
 
 def skipped(adjustments: Iterable[Adjustment], settings: Settings, application_id: str | None) -> Skipped:
     """What they come to for one application; its internal topics are told by their names."""
-    places: set[tuple[int, int]] = set()
+    places: dict[tuple[int, int], frozenset[str | None]] = {}
     repartitioned: Counter[str] = Counter()
     for one in adjustments:
         if application_id is not None and one.application_id != application_id:
             continue
         if one.topic == settings.lines:
-            places.add((one.partition, one.offset))
+            at = one.partition, one.offset
+            places[at] = places.get(at, frozenset()) | {one.sha256}
         elif one.topic.endswith("-repartition") and one.sha256 is not None:
             repartitioned[one.sha256] += 1
-    return Skipped(frozenset(places), repartitioned)
+    return Skipped(places, repartitioned)
+
+
+def digest(value: bytes | None) -> str | None:
+    """What an adjustment keeps of a record's value."""
+    return None if value is None else hashlib.sha256(value).hexdigest()

@@ -18,6 +18,7 @@ from headrace.cli.common import note
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from course_revenue.adjustments import Adjustment
     from course_revenue.following import Standing
     from course_revenue.jobs import JobProcess
     from course_revenue.options import Target
@@ -68,7 +69,7 @@ def passing_again(at: Target, job: Job, instance: JobProcess) -> Callable[[], No
         try:
             instance.check()
         except JobFailedError:
-            passed = [one for one in job.adjustments if _skipped_again(at, job, one.partition, one.offset, one.reason)]
+            passed = [one for one in job.adjustments if _skipped_again(at, job, one)]
             if not passed:
                 raise
             for one in passed:
@@ -78,9 +79,9 @@ def passing_again(at: Target, job: Job, instance: JobProcess) -> Callable[[], No
     return check
 
 
-def _skipped_again(at: Target, job: Job, partition: int, offset: int, reason: str) -> bool:
-    place = Place(at.settings.lines, partition, offset)
-    request = SkipRequest(job.application_id, place, reason, "rebuild", {place.topic})
+def _skipped_again(at: Target, job: Job, one: Adjustment) -> bool:
+    place = Place(at.settings.lines, one.partition, one.offset)
+    request = SkipRequest(job.application_id, place, one.reason, "rebuild", {place.topic}, again=one)
     try:
         skip(at.brokers, request, Path(at.settings.adjustments), client=at.client)
     except RefusedError:

@@ -47,8 +47,7 @@ class Explanation:
         duplicates: the part of the difference that lines which come again make.
         tail: the part that lines make which a table does not have yet.
         rejected: the part that lines make which lie in the rejected topic: not above nothing for sales.
-        verdict: ``equal``; the parts that make the difference, joined by ``+``; ``deduped`` (repeats are not counted,
-            though the settings say so); or ``different``.
+        verdict: ``equal``; the parts that make the difference, joined by ``+``; or ``different``.
         landed: more about the lines of a table.
     """
 
@@ -127,18 +126,16 @@ def _explain(course: str, sums: InputSums, total: Revenue | None) -> Explanation
     topic = NOTHING if total is None else Amount(total.net_cents, total.line_count)
     difference = topic.plus(given.flight).minus(landed.once)
     repeats, rejected = given.repeats.minus(given.left_out), NOTHING.minus(landed.waiting)
-    # the first is what the settings say; a rejected line may have been counted since, and repeats may be left out
-    for duplicates, refused in ((repeats, rejected), (repeats, NOTHING), (NOTHING, rejected), (NOTHING, NOTHING)):
-        if difference == landed.tail.plus(duplicates).plus(refused):
+    # a rejected line may have been counted since; repeats are counted or left out as the settings say, never as it fits
+    for refused in (rejected, NOTHING):
+        if difference == landed.tail.plus(repeats).plus(refused):
             parts = [
                 name
-                for name, amount in (("tail", landed.tail), ("duplicates", duplicates), ("rejected", refused))
+                for name, amount in (("tail", landed.tail), ("duplicates", repeats), ("rejected", refused))
                 if amount != NOTHING
             ]
-            if duplicates != repeats:
-                parts.append("deduped")
             verdict = "+".join(parts) or EQUAL
             break
     else:
-        duplicates, refused, verdict = repeats, rejected, DIFFERENT
-    return Explanation(course, landed.once, topic, given.flight, duplicates, landed.tail, refused, verdict, landed)
+        refused, verdict = rejected, DIFFERENT
+    return Explanation(course, landed.once, topic, given.flight, repeats, landed.tail, refused, verdict, landed)

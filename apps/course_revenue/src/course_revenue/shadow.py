@@ -91,7 +91,7 @@ def shadow_of(config: Path, settings: Sequence[str]) -> Shadow:
     beside = target(config, own, None)
     job = rebuilding.job_of(beside, config)
     # what the job was moved past stops its shadow, too
-    passed = {one.place[1:]: one for one in (*rebuilding.job_of(live, config).adjustments, *job.adjustments)}
+    passed = {one.identity[1:]: one for one in (*rebuilding.job_of(live, config).adjustments, *job.adjustments)}
     return Shadow(live, beside, replace(job, adjustments=tuple(passed.values())), tuple(own), suffix)
 
 

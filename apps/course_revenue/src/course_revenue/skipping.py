@@ -6,13 +6,12 @@ then the offset is moved. Killed in between, the same command does the rest.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from course_revenue.adjustments import Adjustment, record
+from course_revenue.adjustments import Adjustment, digest, record
 from course_revenue.errors import RefusedError
 from headrace import TopicPartition
 from headrace.errors import TimeoutException
@@ -37,13 +36,18 @@ class NotNextError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class SkipRequest:
-    """Which record to move past, and why; ``readable`` are the topics that the job reads."""
+    """Which record to move past, and why.
+
+    ``readable`` are the topics that the job reads. ``again`` is the adjustment by which it was passed before: the
+    record must be the same, or another one would be passed unseen.
+    """
 
     application_id: str
     place: Place
     reason: str
     by: str
     readable: Collection[str]
+    again: Adjustment | None = None
 
 
 def skip(
@@ -108,8 +112,10 @@ def skip(
             partition=place.partition,
             offset=place.offset,
             reason=request.reason,
-            sha256=None if found.value is None else hashlib.sha256(found.value).hexdigest(),
+            sha256=digest(found.value),
         )
+        if request.again is not None and request.again.sha256 != adjustment.sha256:
+            raise RefusedError(f"{place} is not the record that was skipped before: skip it by hand, if it has to be")
         if not dry_run:
             record(file, adjustment)
             # the metadata is the task's stream time: it goes on from there
