@@ -367,7 +367,8 @@ _PRODUCER: Final = (
     ClientKey("retries", "PA", _INT, _TRANSLATE, "2147483647", "retries", validator=at_least(0),
               note="The producer's only; the admin client does not take it."),
     ClientKey("transaction.timeout.ms", "P", _INT, _TRANSLATE, "10000", "transaction.timeout.ms", None,
-              _within(1000, 2_147_483_647), at_least(1), "At least 1000. May not be below commit.interval.ms."),
+              # librdkafka adds 100 to it, in 32 bits
+              _within(1000, 2_147_483_547), at_least(1), "At least 1000. May not be below commit.interval.ms."),
     ClientKey("transaction.two.phase.commit.enable", "P", _BOOLEAN, _REFUSE, "false",
               note="Transactions are headrace's own."),
     ClientKey("transactional.id", "P", _STRING, _FIXED, note="Named after application, process and thread."),

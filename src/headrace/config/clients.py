@@ -200,8 +200,7 @@ def producer_settings(
         timeout = result.setdefault("transaction.timeout.ms", 10_000)
         result["enable.idempotence"] = True
         result["delivery.timeout.ms"] = min(settings.value("delivery.timeout.ms", timeout) or timeout, timeout)
-        if "socket.timeout.ms" in result:
-            result["socket.timeout.ms"] = min(result["socket.timeout.ms"], timeout)
+        result["socket.timeout.ms"] = min(result["socket.timeout.ms"], timeout)
     else:
         result.pop("transaction.timeout.ms", None)
         if conflict is not None and result["enable.idempotence"]:
@@ -243,8 +242,10 @@ def admin_settings(settings: ClientSettings, servers: str) -> dict[str, Any]:
 
 
 def _connection_defaults() -> dict[str, Any]:
-    # Java's pauses between connections; the short retry pause is what back-to-back transactions need.
+    # Java's pauses between connections, and its time for an answer, half of librdkafka's: a request that a broker took
+    # as it went away holds up whatever it was for. The short retry pause is what back-to-back transactions need.
     return {
+        "socket.timeout.ms": 30_000,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1_000,
         "retry.backoff.ms": 5,
