@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from course_revenue.contract import OnBrokenLine
+from course_revenue.dashboard.job import BUDGET_MS
 from course_revenue.formats import Format, formats, schemas
 from course_revenue.model import Course, PurchaseLine, Revenue
 from course_revenue.settings import Settings
@@ -174,3 +175,12 @@ def test_the_output_has_the_fields_of_the_written_contract(registry: dict[str, A
 def test_the_written_contract_of_lines_has_their_fields() -> None:
     names = [field.name for field in msgspec.structs.fields(PurchaseLine)]
     assert list(contract_fields("Purchase lines")) == names
+
+
+def test_the_written_contract_of_totals_says_what_readers_may_rely_on() -> None:
+    text = (CONTRACTS / "README.md").read_text(encoding="utf-8")
+    promised = set(re.findall(r"^\| \*\*([^*]+)\*\* \|", text, re.MULTILINE))
+    assert {"Freshness", "A duplicate", "A broken line", "A rebuild", "Not for the books", "Owner"} <= promised
+    # the numbers in it are the defaults
+    assert Settings().dedupe_retention_ms == 7 * 24 * 3_600_000
+    assert BUDGET_MS == 60_000

@@ -90,6 +90,16 @@ def test_each_rule_of_the_contract(broken: PurchaseLine | None, reason: str) -> 
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [line(unit_price_cents=-424242), line(quantity=-424242), line(line_type="424242"), line(line_type="a@424242.org")],
+)
+def test_a_message_has_nothing_of_a_lines_content_but_a_type_that_is_a_name(broken: PurchaseLine) -> None:
+    with pytest.raises(BrokenLineError, match="order o1 line l1") as caught:
+        check(broken)
+    assert "424242" not in str(caught.value)
+
+
 def test_a_line_that_keeps_the_contract_gives_its_course() -> None:
     assert check(line(unit_price_cents=0)) == "c1"
 

@@ -26,7 +26,7 @@ from course_revenue.rehearse import rehearse
 from course_revenue.sample import SampleSize
 from course_revenue.screen import open_screen
 from course_revenue.settings import Settings, without_product_keys
-from course_revenue.topics import PARTITIONS, wanted_topics
+from course_revenue.topics import PARTITIONS, REJECTED_RETENTION_MS, wanted_topics
 from course_revenue.topology import build_topology
 from course_revenue.totals import open_totals, summary, total_lines
 from headrace import StreamsConfig
@@ -74,6 +74,9 @@ def topics(
     lines_retention_ms: Annotated[
         int | None, typer.Option(min=-1, help="How long lines are kept, by event time; -1 for ever (samples need it).")
     ] = None,
+    rejected_retention_ms: Annotated[
+        int, typer.Option(min=-1, help="How long rejected lines are kept, by event time: 30 days; -1 for ever.")
+    ] = REJECTED_RETENTION_MS,
 ) -> None:
     """Create the product's topics where they are missing."""
     at = target(config, settings, bootstrap_server)
@@ -82,6 +85,7 @@ def topics(
         partitions=partitions,
         replication_factor=replication_factor,
         lines_retention_ms=lines_retention_ms,
+        rejected_retention_ms=rejected_retention_ms,
     )
     for name, made in ensure_topics(at.brokers, wanted, client=at.client).items():
         say(f"{'created' if made else 'exists'}: {name}")

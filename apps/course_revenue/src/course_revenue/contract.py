@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from course_revenue.model import INT64_MAX, INT64_MIN, REFUND, SALE
+from course_revenue.model import INT64_MAX, INT64_MIN, REFUND, SALE, shown_type
 
 if TYPE_CHECKING:
     from course_revenue.model import LineKey, PurchaseLine
@@ -51,7 +51,8 @@ def check(line: PurchaseLine | None) -> str:
         The line's ``course_id``: the new key.
 
     Raises:
-        BrokenLineError: the first rule that the line breaks. The message names the line by its ids, never its content.
+        BrokenLineError: the first rule that the line breaks. The message names the line by its ids; of its content it
+            has at most the type, see ``model.shown_type``.
     """
     if line is None:
         raise BrokenLineError(NO_VALUE, "the record has no value")
@@ -60,12 +61,12 @@ def check(line: PurchaseLine | None) -> str:
         raise BrokenLineError(NO_COURSE, f"{_name(line)} has no course_id")
     if line.line_type not in (SALE, REFUND):
         raise BrokenLineError(
-            UNKNOWN_TYPE, f"{_name(line)} has line_type {line.line_type!r}; allowed are sale and refund"
+            UNKNOWN_TYPE, f"{_name(line)} has line_type {shown_type(line)}; allowed are sale and refund"
         )
     if line.unit_price_cents < 0:
-        raise BrokenLineError(NEGATIVE_PRICE, f"{_name(line)} has unit_price_cents {line.unit_price_cents}")
+        raise BrokenLineError(NEGATIVE_PRICE, f"{_name(line)} has a negative unit_price_cents")
     if line.quantity < 1:
-        raise BrokenLineError(BAD_QUANTITY, f"{_name(line)} has quantity {line.quantity}")
+        raise BrokenLineError(BAD_QUANTITY, f"{_name(line)} has a quantity below one")
     if not INT64_MIN <= line.unit_price_cents * line.quantity <= INT64_MAX:
         raise BrokenLineError(OVERFLOW, f"{_name(line)}: unit_price_cents * quantity does not fit in 64 bits")
     return course_id

@@ -7,6 +7,7 @@ topic, the store or the output.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -19,6 +20,8 @@ Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 
 SALE: Final = "sale"
 REFUND: Final = "refund"
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z_-]{0,31}")
 
 
 class LineKey(msgspec.Struct, frozen=True):
@@ -102,7 +105,7 @@ class Revenue(msgspec.Struct, frozen=True):
             net_cents = self.net_cents - cents
         else:
             raise UnknownLineTypeError(
-                f"unknown line_type {line.line_type!r} on order {line.order_id} line {line.line_id}"
+                f"unknown line_type {shown_type(line)} on order {line.order_id} line {line.line_id}"
             )
         if not INT64_MIN <= net_cents <= INT64_MAX:
             raise OverflowError(
@@ -113,6 +116,11 @@ class Revenue(msgspec.Struct, frozen=True):
         if self.updated_event_time > event_time:
             event_time = self.updated_event_time
         return Revenue(course_id, net_cents, self.line_count + 1, joined.course is None, event_time)
+
+
+def shown_type(line: PurchaseLine) -> str:
+    """The type of a line for a message: as it is when it is a name, for else it may be anything that a line has."""
+    return repr(line.line_type) if _NAME.fullmatch(line.line_type) else "(not shown: no name)"
 
 
 def amount(line: PurchaseLine) -> int:

@@ -18,7 +18,7 @@ from course_revenue.preflight import Findings
 from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
 from course_revenue.settings import COMMIT_BEFORE
 from course_revenue.skipping import NotNextError, SkipRequest, bring_before, skip
-from course_revenue.totals import event_time_ms
+from course_revenue.totals import event_time_ms, on_one_line
 from headrace.cli.common import FAILED, note, say
 from headrace.errors import ConfigException, TimeoutException
 
@@ -174,8 +174,8 @@ def _columns(line: RejectedLine) -> list[str]:
         str(line.record.partition),
         str(line.record.offset),
         event_time_ms(line.record.timestamp),
-        line.reason,
-        str(line.source or ""),
+        on_one_line(line.reason),
+        on_one_line(str(line.source or "")),
         str(line.replayed).lower(),
     ]
 

@@ -17,6 +17,7 @@ import msgspec
 
 from course_revenue.model import SALE, PurchaseLine, amount
 from course_revenue.promotion import Profile, Promotion
+from course_revenue.settings import Dedupe
 from course_revenue.topics import recoder
 from course_revenue.totals import open_totals
 from headrace.partitioning import partition_for_key
@@ -76,6 +77,8 @@ class Played:
         events: what happened when, each with a letter for the plot.
         faults: what was done to instances.
         differing: courses whose total is not the sum of the lines sent, at the end.
+        fallen: courses of which a reader saw fewer lines after it had seen more.
+        left_out: what of the day's plan was not done before it was over.
     """
 
     day: Day
@@ -87,6 +90,8 @@ class Played:
     events: list[tuple[float, str, str]] = field(default_factory=list[tuple[float, str, str]])
     faults: list[Fault] = field(default_factory=list[Fault])
     differing: tuple[str, ...] = ()
+    fallen: set[str] = field(default_factory=set[str])
+    left_out: tuple[str, ...] = ()
     courses: int = 0
 
     @property
@@ -105,6 +110,10 @@ class Played:
         if self.worst_s > BUDGET_S:
             out.append(f"a line was readable only after {self.worst_s:.1f} s: the budget is {BUDGET_S:.0f} s")
         out += [f"{fault.what}: not everything was readable again" for fault in self.faults if fault.took_s is None]
+        out += [f"{what}: not done before the day was over" for what in self.left_out]
+        if self.fallen:
+            some = ", ".join(sorted(self.fallen)[:5])
+            out.append(f"readers saw the totals of {len(self.fallen)} courses fall back: {some}")
         if self.differing:
             some = ", ".join(self.differing[:5])
             out.append(f"the totals of {len(self.differing)} courses are not the sum of their lines: {some}")
@@ -135,6 +144,12 @@ class Feed:
     def counts(self) -> dict[str, int]:
         """How many lines of each course were sent."""
         return {course: len(times) for course, times in list(self.sent.items())}
+
+    def note(self, line: PurchaseLine) -> None:
+        """Takes in a line that the totals have to have."""
+        course = str(line.course_id)
+        self.sent.setdefault(course, []).append(line.event_time)
+        self.net_cents[course] += amount(line) if line.line_type == SALE else -amount(line)
 
     def start(self) -> None:
         """Begin the day."""
@@ -174,13 +189,11 @@ class Feed:
                     writer.send(settings.courses, row.key, value, timestamp_ms=row.timestamp_ms)
             while owed >= 1:
                 owed -= 1
-                for record in promotion.line(promoted=promoted):
-                    line = decode(record.value)
-                    course = str(line.course_id)
-                    value = self._recode(settings.lines, record)
+                for number, record in enumerate(promotion.line(promoted=promoted)):
                     # noted first: a reader may see its total before this thread goes on
-                    self.sent.setdefault(course, []).append(line.event_time)
-                    self.net_cents[course] += amount(line) if line.line_type == SALE else -amount(line)
+                    if number == 0 or settings.dedupe is Dedupe.OFF:
+                        self.note(decode(record.value))
+                    value = self._recode(settings.lines, record)
                     writer.send(settings.lines, record.key, value, timestamp_ms=record.timestamp_ms)
             writer.flush()
 
@@ -230,7 +243,8 @@ def play(
                 show(min(now_s, day.length_s), director.doing)
                 if feed.error is not None:
                     raise feed.error
-                if feed.over and not director.busy and (reader.has_all() or now_s > day.length_s + 2 * BUDGET_S):
+                late = now_s > day.length_s + 2 * BUDGET_S
+                if feed.over and not director.busy and (late or (reader.has_all() and not director.left())):
                     break
         finally:
             feed.stop()
@@ -239,6 +253,7 @@ def play(
         found = {course: (total.net_cents, total.line_count) for course, total in totals.values.items()}
     played.lines = sum(len(times) for times in feed.sent.values())
     played.courses = len(expected)
+    played.left_out = director.left()
     played.differing = tuple(
         sorted(course for course in expected.keys() | found.keys() if expected.get(course) != found.get(course))
     )
@@ -258,6 +273,8 @@ class _Reader:
             if total is None:
                 continue
             sent, before = self._feed.sent.get(course, []), self.counted[course]
+            if total.line_count < before:
+                self._played.fallen.add(course)
             delays = self._played.delays_s
             delays += [(now_s, (now_ms - event_time) / 1000) for event_time in sent[before : total.line_count]]
             self.counted[course] = total.line_count
@@ -316,6 +333,10 @@ class _Director:
         for number, instance in enumerate(self._instances):
             if number not in self._away:
                 instance.check()
+
+    def left(self) -> tuple[str, ...]:
+        """What is not done yet."""
+        return tuple(what for _, _, what, _ in self._plan)
 
     def join(self) -> None:
         """Wait for what is going on."""

@@ -8,7 +8,7 @@ import duckdb
 import msgspec
 
 from course_revenue.checks import DIFFERENT, EQUAL
-from course_revenue.totals import money
+from course_revenue.totals import money, on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,7 +76,7 @@ def text_lines(outcome: Outcome, *, every: bool) -> Iterable[str]:
     for row in outcome.comparison.rows:
         if every or row.verdict != EQUAL:
             values = cells(row)
-            yield "\t".join(str(values[name]) for name in names)
+            yield "\t".join(on_one_line(str(values[name])) for name in names)
 
 
 def write_files(outcome: Outcome, *, csv: Path | None, parquet: Path | None) -> None:
@@ -159,5 +159,5 @@ def summary(outcome: Outcome) -> str:
 
 
 def _named(rows: Sequence[Explanation]) -> str:
-    some = ", ".join(f"{row.course_id} by {money(row.unexplained.cents)}" for row in rows[:3])
+    some = ", ".join(f"{on_one_line(row.course_id)} by {money(row.unexplained.cents)}" for row in rows[:3])
     return some if len(rows) <= 3 else f"{some} and {len(rows) - 3:,} more"

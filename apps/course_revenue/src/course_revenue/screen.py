@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from course_revenue.totals import event_time, money, summary
+from course_revenue.totals import event_time, money, on_one_line, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -138,7 +138,7 @@ class TerminalScreen:
         greatest = sorted(totals.items(), key=lambda item: (-item[1].net_cents, item[0]))
         for course, total in greatest[:room]:
             table.add_row(
-                course,
+                Text(on_one_line(course)),  # not markup, whatever it looks like
                 money(total.net_cents),
                 f"{total.line_count:,}",
                 event_time(total.updated_event_time),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.topics import TopicRecord
 
 PARTITIONS = 6
+REJECTED_RETENTION_MS = 30 * 24 * 3_600_000
 _TELL_EVERY = 2_000
 _TELL_S = 0.5
 _SHORTEST_WAIT_S = 0.005
@@ -32,6 +33,7 @@ def wanted_topics(
     partitions: int = PARTITIONS,
     replication_factor: int = -1,
     lines_retention_ms: int | None = None,
+    rejected_retention_ms: int = REJECTED_RETENTION_MS,
 ) -> list[NewTopic]:
     """The topics that must exist before the first start.
 
@@ -41,6 +43,7 @@ def wanted_topics(
         replication_factor: of each; -1 is the brokers' default.
         lines_retention_ms: how long lines are kept, by the *event time* that their records carry; None is the brokers'
             default, -1 for ever (a sample with old event times vanishes within minutes otherwise).
+        rejected_retention_ms: how long rejected lines are kept, by their times, too: they hold what producers put in.
     """
     retention = {} if lines_retention_ms is None else {"retention.ms": str(lines_retention_ms)}
     compacted = {"cleanup.policy": "compact"}
@@ -50,9 +53,8 @@ def wanted_topics(
         NewTopic(settings.output, partitions, replication_factor, compacted),
     ]
     if settings.on_broken_line is OnBrokenLine.REJECT:
-        topics.append(
-            NewTopic(settings.rejected, partitions, replication_factor, {"cleanup.policy": "delete", **retention})
-        )
+        config = {"cleanup.policy": "delete", "retention.ms": str(rejected_retention_ms)}
+        topics.append(NewTopic(settings.rejected, partitions, replication_factor, config))
     return topics
 
 

@@ -58,12 +58,17 @@ def event_time_ms(epoch_ms: int) -> str:
     return str(epoch_ms) if to_the_second.lstrip("-").isdecimal() else f"{to_the_second}.{epoch_ms % 1000:03d}"
 
 
+def on_one_line(text: str) -> str:
+    """A text of a topic for a table on a screen: tabs, line ends and what moves a cursor are escaped."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
 def total_lines(totals: Mapping[str, Revenue]) -> Iterator[str]:
     """A header and a line for each course, tab separated, sorted by course id."""
     yield "course_id\tnet_cents\tline_count\tdimension_missing\tupdated_event_time\tupdated_utc"
     for course, total in sorted(totals.items()):
         missing = str(total.dimension_missing).lower()
-        when = event_time(total.updated_event_time)
+        course, when = on_one_line(course), event_time(total.updated_event_time)
         yield f"{course}\t{total.net_cents}\t{total.line_count}\t{missing}\t{total.updated_event_time}\t{when}"
 
 
