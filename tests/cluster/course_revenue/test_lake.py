@@ -196,6 +196,23 @@ def test_a_topic_that_does_not_go_on_where_the_table_stands_is_an_error_that_say
     assert lake.land("t").version == table.version
 
 
+def test_a_record_that_is_no_total_is_named_and_passed_over_only_when_asked_for(lake: Lake) -> None:
+    """It ended every start, and a replay too, and did not say where the record lies."""
+    lake.write([("c1", 10), ("c2", 20)])
+    with TopicWriter(lake.brokers) as writer:
+        writer.send(lake.topic, b"c1", b"{}", partition=1)
+    with TopicReader(lake.brokers, lake.topic) as reader:
+        at = f"{lake.topic}-1, offset {reader.ends()[1] - 1}"
+    lake.write([("c2", 30)])
+    for replay in (False, True):
+        with pytest.raises(LakeError, match=f"the record at {at} is no total"):
+            lake.land("t", replay=replay)
+    table = LakeTable(lake.path("t"))
+    with Landing(lake.target, table, NEVER_COMPACT, skip_undecodable=True) as landing:
+        landing.follow(lambda: False, once=True)
+    assert {course: total.net_cents for course, total in table.snapshot().totals.items()} == {"c1": 10, "c2": 30}
+
+
 def test_a_second_writer_of_a_table_is_noticed(lake: Lake) -> None:
     lake.write([("c1", 10)])
     table = LakeTable(lake.path("t"), create=True)

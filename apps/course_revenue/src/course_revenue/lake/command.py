@@ -48,6 +48,9 @@ def lake(
     retention_hours: Annotated[
         int, typer.Option(min=0, help="How far back versions can be read; a compaction deletes older files.")
     ] = 168,
+    skip_undecodable: Annotated[
+        bool, typer.Option("--skip-undecodable", help="Pass over records that do not decode; else it ends at one.")
+    ] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
 ) -> None:
     """Land the output topic in a Delta table until SIGTERM or Ctrl-C; goes on from the offsets in the table's own log.
@@ -70,7 +73,8 @@ def lake(
         number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     }
     try:
-        with Landing(at, opened, Pace(every, batch, compact_every, retention_hours)) as landing:
+        pace = Pace(every, batch, compact_every, retention_hours)
+        with Landing(at, opened, pace, skip_undecodable=skip_undecodable) as landing:
             if replay:
                 landing.replay()
             if not over.is_set():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from course_revenue.errors import LakeError
 from course_revenue.lake.table import Landed
-from headrace.errors import MissingSourceTopicException, TimeoutException
+from headrace.errors import MissingSourceTopicException, SerializationException, TimeoutException
 from headrace.records import TopicPartition
 from headrace.serdes import StringDeserializer
 from headrace.topics import TopicAdmin, TopicReader
@@ -55,15 +55,17 @@ class Landing:
         at: the brokers, and the topic's settings.
         table: where to.
         pace: see there.
+        skip_undecodable: pass over records that do not decode, with a warning; the course keeps the total before.
 
     Raises:
         MissingSourceTopicException: there is no output topic.
     """
 
-    def __init__(self, at: Target, table: LakeTable, pace: Pace) -> None:
+    def __init__(self, at: Target, table: LakeTable, pace: Pace, *, skip_undecodable: bool = False) -> None:
         self._at = at
         self._table = table
         self._pace = pace
+        self._skip_undecodable = skip_undecodable
         self._topic = at.settings.output
         self._key = StringDeserializer()
         self._value = at.values.revenue.deserializer
@@ -82,8 +84,9 @@ class Landing:
         """Lands what is new, until ``over`` says so, or (``once``) up to the committed end that the topic has now.
 
         Raises:
-            LakeError: the table's offsets are not the topic's, or somebody else writes to the table.
-            TimeoutException: with ``once``, the brokers do not answer.
+            LakeError: the table's offsets are not the topic's, somebody else writes to the table, or a record does not
+                decode.
+            TimeoutException: with ``once``, the brokers or the schema registry do not answer.
         """
         landed = self._table.offsets(self._topic, self._topic_id, range(len(self._partitions)))
         starts, ends = self._bounds()
@@ -100,8 +103,8 @@ class Landing:
         """Replaces the table by what the topic has now, in one commit.
 
         Raises:
-            LakeError: somebody else writes to the table.
-            TimeoutException: the brokers do not answer.
+            LakeError: somebody else writes to the table, or a record does not decode.
+            TimeoutException: the brokers or the schema registry do not answer.
         """
         with self._reader(self._bounds()[0]) as reader:
             for record in reader.to_end(_PATIENCE_S):
@@ -119,7 +122,7 @@ class Landing:
         before, moved_at = base, time.monotonic()
         since = time.monotonic()
         while True:
-            self._fill(reader)
+            self._fill(reader, patient=ends is None)
             now, positions = time.monotonic(), self._positions(reader)
             if positions != before:
                 before, moved_at = positions, now
@@ -135,12 +138,20 @@ class Landing:
             if ends is not None and now - moved_at > _PATIENCE_S:
                 raise TimeoutException(f"reading {self._topic}: no progress for {_PATIENCE_S} s at {positions}")
 
-    def _fill(self, reader: TopicReader) -> None:
-        """Takes what has come into the batch, as long as there is room."""
+    def _fill(self, reader: TopicReader, *, patient: bool) -> None:
+        """Takes what has come into the batch, as long as there is room; ``patient`` waits for the schema registry."""
         if not self._fetched and len(self._latest) < self._pace.records:
             self._fetched.extend(reader.poll(_POLL_S))
         while self._fetched and len(self._latest) < self._pace.records:
-            self._take(self._fetched.popleft())
+            try:
+                self._take(self._fetched[0])
+            except TimeoutException as error:
+                if not patient:
+                    raise
+                log.warning("a record waits: %s", error)
+                time.sleep(_RETRY_S)
+                return
+            self._fetched.popleft()
 
     def _positions(self, reader: TopicReader) -> dict[int, int]:
         """Up to where everything is in the batch, or was in one before."""
@@ -174,11 +185,20 @@ class Landing:
         return positions
 
     def _take(self, record: TopicRecord) -> None:
-        course = self._key.deserialize_with_headers(self._topic, record.headers, record.key)
-        if course is None:
+        try:
+            course = self._key.deserialize_with_headers(self._topic, record.headers, record.key)
+            total = self._value.deserialize_with_headers(self._topic, record.headers, record.value)
+        except SerializationException as error:
+            what = f"the record at {self._topic}-{record.partition}, offset {record.offset} is no total: {error}"
+            if not self._skip_undecodable:
+                raise LakeError(
+                    f"{what}. Nothing behind it is landed. Find out who wrote it; --skip-undecodable passes over it,"
+                    " and its course keeps the total before it"
+                ) from error
+            log.warning("passed over: %s", what)
             return
-        total = self._value.deserialize_with_headers(self._topic, record.headers, record.value)
-        self._latest[course] = Landed(course, record.partition, record.offset, total)
+        if course is not None:
+            self._latest[course] = Landed(course, record.partition, record.offset, total)
 
     def _look(self) -> tuple[str, int]:
         """The topic's id and number of partitions."""
