@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import json
 import signal
 import subprocess
 import sys
-import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 from arro3.core import Array, DataType, Table
+from cluster.course_revenue.held_commits import HeldWriter, compiled
 from cluster.course_revenue.product import encode, wait_until
 from cluster.instances import PATIENCE_S
 from course_revenue.errors import LakeError
@@ -82,12 +81,12 @@ class Lake:
         read = QueryBuilder().register("t", DeltaTable(self.path(name))).execute("SELECT * FROM t").read_all()
         return sorted(zip(*(read[column].to_pylist() for column in read.column_names), strict=True))
 
+    def arguments(self, name: str, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "course_revenue", "lake", *self.options, "--table", self.path(name), *arguments]
+
     def command(self, name: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "course_revenue", "lake", *self.options, "--table", self.path(name), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            self.arguments(name, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
 
@@ -123,54 +122,43 @@ def test_rows_are_merged_in_batches_and_what_was_removed_goes(lake: Lake) -> Non
     assert lake.land("t").version == later.version
 
 
-def test_killed_at_any_moment_the_table_comes_out_like_that_of_a_straight_run(lake: Lake) -> None:
+def test_killed_between_the_data_files_and_the_commit_the_table_comes_out_like_that_of_a_straight_run(
+    lake: Lake,
+) -> None:
     lake.write((f"c{n % 40}", 10 * n) for n in range(120))
     lake.write((f"c{n}", None) for n in range(0, 40, 7))
     lake.write((f"c{n}", 10 * n) for n in range(0, 40, 14))
     lake.land("straight")
-    batches = ("--once", "--batch", "5", "--compact-every", "0")
-    orphans = kills = 0
-    # before the first file, when a data file has appeared that no version has yet, and after a commit
-    for moment in (0, 1, 2, 3, 1):
-        if kills >= 3 and orphans:
-            break
-        before = len(data_files(lake)), len(versions(lake, "killed"))
-        running = lake.command("killed", *batches)
-        deadline = time.monotonic() + PATIENCE_S
-        while running.poll() is None:
-            assert time.monotonic() < deadline
-            if moment == 0 and versions(lake, "killed"):
-                break
-            if moment in (1, 3) and len(data_files(lake)) >= before[0] + moment:
-                break
-            if moment == 2 and len(versions(lake, "killed")) >= before[1] + 2:
-                break
-        running.kill()
-        kills += running.wait() == -signal.SIGKILL
-        if versions(lake, "killed"):
-            committed = {Path(uri).name for uri in DeltaTable(lake.path("killed")).file_uris()}
-            orphans += bool(newest(lake) - committed)
-    assert kills
-    # for sure, too: what a kill between a data file and its commit leaves
-    (file,) = newest(lake)
-    shutil.copy(Path(lake.path("killed"), file), Path(lake.path("killed"), f"part-00000-{uuid.uuid4()}-c000.parquet"))
-    finished = lake.command("killed", *batches)
-    said, _ = finished.communicate(timeout=PATIENCE_S)
-    assert finished.returncode == 0, said
+    table, library = Path(lake.path("killed")), compiled(lake.directory)
+
+    def kill_before(operation: str, *arguments: str) -> list[tuple[Any, ...]]:
+        """Kills it when the files of a commit are there, and its entry in the log is not; the rows then."""
+        with HeldWriter(lake.arguments("killed", "--once", *arguments), library, table) as running:
+            running.before(operation)
+            there = versions(lake, "killed")
+        assert versions(lake, "killed") == there
+        assert {file.name for file in table.glob("*.parquet")} - committed_files(table)
+        return lake.rows("killed")
+
+    batches = ("--batch", "5", "--compact-every", "2")
+    # the first rows of all, a compaction, and rows in a table that has some
+    assert kill_before("MERGE", *batches) == []
+    rows = kill_before("OPTIMIZE", *batches)
+    assert 0 < len(rows) < 40
+    assert kill_before("MERGE", *batches) == rows
+    lake.land("killed", Pace(every_s=60.0, records=5, compact_every=2, retention_hours=168))
     assert lake.rows("killed") == lake.rows("straight")
-    # a table that starts over reads the topic from offset 0, and so does a replay, which is one commit
+    # a replay reads the topic from its start, and is one commit
+    assert kill_before("WRITE", "--replay") == lake.rows("straight")
     version = LakeTable(lake.path("killed")).version
     assert lake.land("killed", replay=True).version == version + 1
     assert lake.rows("killed") == lake.rows("straight")
 
 
-def data_files(lake: Lake) -> set[str]:
-    return {file.name for file in (lake.directory / "killed").glob("*.parquet")}
-
-
-def newest(lake: Lake) -> set[str]:
-    files = sorted((lake.directory / "killed").glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
-    return {file.name for file in files[-1:]}
+def committed_files(table: Path) -> set[str]:
+    """The data files of all versions."""
+    entries = [json.loads(line) for log in table.glob("_delta_log/*.json") for line in log.read_text().splitlines()]
+    return {entry["add"]["path"] for entry in entries if "add" in entry}
 
 
 def versions(lake: Lake, name: str) -> set[str]:
