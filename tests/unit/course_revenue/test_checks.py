@@ -252,5 +252,22 @@ def test_a_table_of_lines_is_told_apart_into_tail_duplicates_and_differences(tmp
     assert sums.landed_counts == LandedCounts(rows=9, broken=2, repeats=1, ahead=1)
 
 
+@pytest.mark.parametrize("other", ["99", "101"])
+def test_of_two_rows_of_a_line_that_say_different_things_the_one_that_fits_is_not_picked(
+    tmp_path: Path, other: str
+) -> None:
+    """A table with a line twice, at two prices, was equal when the cheaper one was what was sent."""
+    file = tmp_path / "landed.csv"
+    with file.open("w", newline="") as out:
+        csv.writer(out).writerows([("o1", "l1", "c1", price, "1", "sale") for price in ("100", other)])
+    with Ledger(DECODE) as ledger:
+        ledger.add_lines(records([value("o1", 100)]))
+        ledger.add_landed(file)
+        sums = InputSums(*ledger.sums(), *ledger.landed())
+    (row,) = reconcile(sums, totals(c1=(100, 1))).rows
+    assert (row.verdict, row.unexplained, row.landed.changed) == ("different", (100 - int(other), 0), 1)
+    assert sums.landed_counts == LandedCounts(rows=2, broken=0, repeats=1, ahead=0)
+
+
 def test_amounts() -> None:
     assert Amount(5, 2).plus(Amount(1, 1)).minus(Amount(2, 0)) == (4, 3)

@@ -141,7 +141,14 @@ LANDED: Final = (
         SELECT landed.course_id, landed.cents, landed.order_id IS NOT NULL AS landed,
             topic.course_id AS topic_course, topic.cents AS topic_cents, topic.order_id IS NOT NULL AS sent,
             coalesce(beyond, FALSE) AS beyond, coalesce(waits, FALSE) AS waits, part, off
-        FROM topic FULL JOIN (SELECT * FROM landed_good WHERE nth = 1) AS landed USING (order_id, line_id)
+        FROM topic FULL JOIN (SELECT DISTINCT order_id, line_id, course_id, cents FROM landed_good) AS landed
+            USING (order_id, line_id)
+        -- of rows of one line that say different things, one that differs from what was sent
+        QUALIFY row_number() OVER (
+            PARTITION BY order_id, line_id
+            ORDER BY (landed.course_id, landed.cents) IS NOT DISTINCT FROM (topic.course_id, topic.cents),
+                landed.course_id, landed.cents
+        ) = 1
     ), newest AS (
         SELECT part, max(off) AS newest FROM matched WHERE landed AND sent GROUP BY part
     )

@@ -103,8 +103,14 @@ def skip_record(
         if dry_run:
             raise RefusedError(f"{not_next}. Without --dry-run an instance would bring it there") from not_next
         note(f"{not_next}. An instance brings it there")
-        bring_before(JobProcess(config, [*(settings or ()), f"{COMMIT_BEFORE}={request.place}"], log_file), request, at)
-        adjustment = skip(at.brokers, request, file, client=at.client)
+        instance = JobProcess(config, [*(settings or ()), f"{COMMIT_BEFORE}={request.place}"], log_file)
+        bring_before(instance, request, at)
+        try:
+            adjustment = skip(at.brokers, request, file, client=at.client)
+        except NotNextError as ended:
+            raise RefusedError(
+                f"{ended}. The instance was stopped by something else; the end of {log_file}:\n{instance.tail()}"
+            ) from ended
     say(msgspec.json.encode(adjustment).decode())
     note("dry run: nothing was changed" if dry_run else f"{application_id} is past {request.place}; written to {file}")
 
