@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure of libfaketime, by which tests set the clock of single processes, and of a C compiler for what it leaves out.
+# Makes sure of libfaketime, by which tests set the clock of single processes, and of a C compiler for what it leaves out and for
+# disks that misbehave.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/packages.sh

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-_WAITS = Path(__file__).with_name("c11_waits.c")
+from cluster.preload import compiled
 
 
 class ProcessClock:
@@ -18,8 +17,7 @@ class ProcessClock:
     def __init__(self, file: Path) -> None:
         libraries = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
         assert libraries, "no libfaketime here: run scripts/faketime.sh"
-        waits = file.with_suffix(".so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O", "-o", str(waits), str(_WAITS)], check=True)
+        waits = compiled("c11_waits.c", file.parent)
         self._file = file
         self.set(0)
         self.environment = {

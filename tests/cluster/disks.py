@@ -1,4 +1,4 @@
-"""A disk of some megabytes, which a test fills and frees."""
+"""Disks that misbehave: one of some megabytes, which a test fills and frees; one that is slow for single processes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from cluster.preload import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,36 @@ class SmallDisk:
     def free(self) -> None:
         """Give back what :meth:`fill` took."""
         self._ballast.unlink()
+
+
+class FaultyDisk:
+    """A disk that is slow or full for the processes that have its environment.
+
+    Args:
+        file: Through which they are told.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.mend()
+        self.environment = {"LD_PRELOAD": str(compiled("disk_faults.c", file.parent)), "DISK_FAULTS": str(file)}
+
+    def slow(self, below: Path, seconds: float) -> None:
+        """Each write and sync of a file below a directory takes so long."""
+        self._tell(f"{round(seconds * 1000)} {below}")
+
+    def fill(self, below: Path) -> None:
+        """Nothing below a directory can be written."""
+        self._tell(f"-1 {below}")
+
+    def mend(self) -> None:
+        """Be a good disk."""
+        self._tell("0")
+
+    def _tell(self, text: str) -> None:
+        draft = self._file.with_suffix(".new")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(self._file)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from headrace.engine.standby import StandbyTask
 from headrace.runtime.changelogs import offset_sum
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from headrace.records import TaskId, TopicPartition
     from headrace.runtime.changelogs import Restorable
     from headrace.state.directory import StateDirectory
@@ -28,6 +30,8 @@ class StatePositions:
 
     def __init__(self, directory: StateDirectory) -> None:
         self._directory = directory
+        self._writing = threading.Lock()
+        """Taken before the other one, which nobody may hold while the disk is written: heartbeats ask for positions."""
         self._guard = threading.Lock()
         self._open: dict[TaskId, Restorable] = {}
         self._running: set[TaskId] = set()
@@ -54,20 +58,24 @@ class StatePositions:
 
     def closed(self, task: Restorable) -> None:
         """The task's stores are about to be closed, or were."""
-        with self._guard:
-            self._running.discard(task.id)
-            if self._open.get(task.id) is task:
-                del self._open[task.id]
-                self._save(task)
+        with self._writing:
+            with self._guard:
+                self._running.discard(task.id)
+                was_open = self._open.get(task.id) is task
+                if was_open:
+                    del self._open[task.id]
+                moved = self._moved([task] if was_open else [])
+            self._write(moved)
 
     def save(self) -> None:
         """Write down how far open tasks are; does nothing most of the time."""
         if time.monotonic() - self._saved_at < _SAVE_EVERY_S:
             return
-        with self._guard:
+        with self._writing:
             self._saved_at = time.monotonic()
-            for task in self._open.values():
-                self._save(task)
+            with self._guard:
+                moved = self._moved(self._open.values())
+            self._write(moved)
 
     def end_sums(self) -> dict[TaskId, int]:
         """By standby task the sum of its changelogs' ends when last looked at; of those whose ends are all known."""
@@ -89,8 +97,12 @@ class StatePositions:
                 for task in self._open.values()
             }
 
-    def _save(self, task: Restorable) -> None:
-        total = offset_sum(task, persistent_only=True)
-        if total > 0 and self._closed.get(task.id) != total:
-            self._closed[task.id] = total
-            self._directory.save_offset_sum(task.id, total)
+    def _moved(self, tasks: Iterable[Restorable]) -> dict[TaskId, int]:
+        now = {task.id: offset_sum(task, persistent_only=True) for task in tasks}
+        moved = {task_id: total for task_id, total in now.items() if total > 0 and self._closed.get(task_id) != total}
+        self._closed |= moved
+        return moved
+
+    def _write(self, moved: Mapping[TaskId, int]) -> None:
+        for task_id, total in moved.items():
+            self._directory.save_offset_sum(task_id, total)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rocksdict
@@ -20,13 +21,15 @@ from headrace.state.disk import no_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 FORMAT = b"1"
 _BEING_MADE = "being-made"
 _META = "headrace"
 _BATCH_ROWS = 2_000
 """``Rdict.write`` holds the interpreter lock, for about 1 ms with so many; a row costs no less in larger batches."""
+_OPTIONS = Path(__file__).with_name("options")
+"""``manual_wal_flush``, which rocksdict takes from a file alone: ``write`` ends in memory, and ``flush_wal``, which
+lets go of the interpreter lock, is what waits for the disk. Else a slow disk would hold up heartbeats, too."""
 
 
 class RocksDBBody:
@@ -72,6 +75,7 @@ class RocksDBBody:
             if new or (found is None and next(iter(self._db.items()), None) is None):
                 try:
                     meta.put(b"format", FORMAT)
+                    self._db.flush_wal(False)
                 except Exception as e:
                     raise _cannot_open(path, e) from e
                 found = FORMAT
@@ -121,6 +125,7 @@ class RocksDBBody:
     def _write(self, batch: Any) -> None:
         try:
             self._db.write(batch)
+            self._db.flush_wal(False)
         except Exception as e:
             told = [f"store {self._path.name}: RocksDB at {self._path} cannot be written: {e}.", no_space(e)]
             told.append("What was committed is safe in the changelog topic, and is restored from it.")
@@ -217,7 +222,7 @@ def destroy(path: Path) -> None:
 
 
 def _options() -> Any:
-    options: Any = rocksdict.Options(raw_mode=True)
+    options: Any = rocksdict.Options.load_latest(str(_OPTIONS))[0]
     options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_write_buffer_size(16 << 20)
