@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-from cluster.course_revenue.product import START_MS, command, encode
+from cluster.course_revenue.product import START_MS, command, encode, lines, wait_until
 from cluster.course_revenue.test_reset import everything
+from course_revenue.following import JobOffsets, Watched
+
+from headrace.errors import KafkaException
+from headrace.records import OffsetAndMetadata, TopicPartition
+from headrace.topics import TopicAdmin, TransactionalWriter
 
 if TYPE_CHECKING:
+    from cluster.course_revenue.conftest import ProductFactory
     from cluster.course_revenue.product import Product
+
+
+def test_what_a_producer_has_aborted_at_the_end_is_not_waited_for(product_factory: ProductFactory) -> None:
+    """A rebuild did not end until another line came."""
+    product = product_factory(1)
+    topic = product.topics["lines"]
+    product.send(lines(3, "course-a"))
+    with TransactionalWriter(product.bootstrap, f"{product.application_id}-producer") as writer:
+        for record in lines(300, "course-b"):
+            writer.send(topic, record.key, record.value)
+        wait_until(lambda: product.admin.offsets(topic)[0] > 300, "they lie in the topic")
+        writer.abort()
+    partition = TopicPartition(topic, 0)
+    admin = TopicAdmin({"bootstrap.servers": product.bootstrap})
+
+    def committed(offset: int) -> bool:
+        # brokers that have had no group yet make the topic of offsets first
+        with contextlib.suppress(KafkaException):
+            admin.alter_group_offsets(product.application_id, {partition: OffsetAndMetadata(offset, "")})
+            return True
+        return False
+
+    watched = Watched(product.application_id, topic, (), frozenset())
+    with contextlib.closing(admin), JobOffsets(product.bootstrap, watched, {}) as job:
+        ends = {partition: product.admin.offsets(topic)[0]}
+        wait_until(lambda: committed(2), "the group has an offset")
+        assert not job.has_read(ends)
+        assert committed(3)
+        wait_until(lambda: job.has_read(ends), "nothing is left")
 
 
 def test_a_rebuild_ends_with_the_same_totals_for_a_reader_that_overwrites_by_key(product: Product) -> None:

@@ -22,6 +22,7 @@ Offsets = dict[TopicPartition, int]
 
 LOOK_S: Final = 0.25
 _WORTH_READING: Final = 200
+_STANDS_S: Final = 3.0
 
 
 class Standing(NamedTuple):
@@ -62,6 +63,8 @@ class JobOffsets:
 
     def __init__(self, brokers: str, job: Watched, client: Mapping[str, Any]) -> None:
         self._brokers, self._job, self._client = brokers, job, client
+        self._seen: Offsets = {}
+        self._moved_at = time.monotonic()
         self._admin = TopicAdmin({**client, "bootstrap.servers": brokers})
 
     def ends(self) -> Offsets:
@@ -100,7 +103,11 @@ class JobOffsets:
         committed = self.committed()
         starts = self._admin.list_offsets(ends, "earliest")
         left = {tp: (at, end) for tp, end in ends.items() if (at := max(committed.get(tp, 0), starts[tp])) < end}
-        if sum(end - at for at, end in left.values()) > _WORTH_READING:
+        now = time.monotonic()
+        if committed != self._seen:
+            self._seen, self._moved_at = committed, now
+        # while it goes on nobody has to look; what is left of one that stands still may be markers and aborted records
+        if now - self._moved_at < _STANDS_S and any(end - at > _WORTH_READING for at, end in left.values()):
             return False
         return not any(self._holds_records(tp, at, end) for tp, (at, end) in left.items())
 
