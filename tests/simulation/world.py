@@ -109,7 +109,7 @@ def _config(
             "probing.rebalance.interval.ms": 60_000,
         }
     )
-    return config, engine_settings(config, lambda: 0)
+    return config, engine_settings(config, lambda: 0, lambda: 0)
 
 
 class Instance:
@@ -136,7 +136,7 @@ class Instance:
             client_id=self.name,
             process_id=directory.process_id,
             config=config,
-            engine=replace(engine, system_time_ms=world.wall_ms),
+            engine=replace(engine, system_time_ms=world.wall_ms, steady_time_ms=world.steady_ms),
             fingerprint=fingerprint(built),
             group=group_protocol(config, built, directory.process_id),
             directory=directory,
@@ -261,6 +261,10 @@ class World:
     def wall_ms(self) -> int:
         """The wall clock, in epoch ms."""
         return int((self.clock.now + self.clock.wall_offset_s) * 1000)
+
+    def steady_ms(self) -> int:
+        """A clock that never jumps, in ms."""
+        return int(self.clock.now * 1000)
 
     def user_code(self) -> None:
         """The application's function is called."""

@@ -176,6 +176,10 @@ class NodeContext(Protocol):
         """The wall clock the engine was given (epoch ms)."""
         ...
 
+    def steady_time_ms(self) -> int:
+        """A clock that never jumps (ms from anywhere)."""
+        ...
+
 
 class Operator(Protocol):
     """A node's behaviour, described once and bound per task."""

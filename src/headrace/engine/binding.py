@@ -162,7 +162,7 @@ class BoundTask:
         record = self.record
         record.topic, record.partition, record.offset = None, -1, -1
         record.timestamp, record.headers = timestamp, None
-        began = self.settings.system_time_ms()
+        began = self.settings.steady_time_ms()
         try:
             due.punctuator(timestamp)
         except Exception as e:
@@ -170,7 +170,7 @@ class BoundTask:
         finally:
             record.timestamp = -1
             self.metrics.punctuated += 1
-            self.metrics.punctuation_ms += max(0, self.settings.system_time_ms() - began)
+            self.metrics.punctuation_ms += self.settings.steady_time_ms() - began
         if self.failures.failure is not None:
             raise self.failures.failure
 
@@ -306,6 +306,7 @@ class _Node:
         self.drop_one_of_many = partial(task.failures.drop_one_of_many, spec.name)
         self.request_commit = task.request_commit
         self.system_time_ms = task.settings.system_time_ms
+        self.steady_time_ms = task.settings.steady_time_ms
         self.user_error = partial(task.failures.user_error, spec.name)
         is_global = task.task_id.partition < 0
         self.schedule = _cannot_schedule if is_global else partial(task.punctuations.schedule, spec.name)

@@ -167,7 +167,7 @@ class TaskFailures:
     def _drop_of_a_crowd(self, node: str, reason: str) -> int | None:
         """Count a record as dropped; how many were not logged before it, None when it is not to be logged either."""
         self._metrics.dropped[reason] += 1
-        now = self._settings.system_time_ms()
+        now = self._settings.steady_time_ms()
         next_ms, unsaid = self._crowds.get((node, reason), (now, 0))
         if now < next_ms:
             self._crowds[node, reason] = (next_ms, unsaid + 1)

@@ -35,6 +35,9 @@ class EngineSettings:
     buffered_records_per_partition: int
     uncommitted_max_bytes: int
     system_time_ms: Callable[[], int]
+    """The wall clock (epoch ms), which may jump: for what users are told and have asked for by it."""
+    steady_time_ms: Callable[[], int]
+    """A clock that never jumps (ms from anywhere): for whatever waits, or is not to happen too often."""
     task_timeout_ms: int = 300_000
     traces_sources: bool = False
     """Whether a handler may look at the bytes of the input record: there is a dead letter queue, or it is a user's."""

@@ -107,6 +107,7 @@ class StreamTask:
         self._idle_ms = settings.max_task_idle_ms
         self._idle_since: dict[TopicPartition, int] = {}
         self._clock = settings.system_time_ms
+        self._steady_ms = settings.steady_time_ms
         limit = settings.uncommitted_max_bytes
         self._max_uncommitted = sys.maxsize if limit < 0 else limit
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -115,7 +116,7 @@ class StreamTask:
         self._heads: TimeOrder[PartitionQueue] = TimeOrder()
         self._arrived: list[PartitionQueue] = []
         self._skipped = 0
-        self._stall = Stall(task_id, settings.system_time_ms, settings.task_timeout_ms)
+        self._stall = Stall(task_id, settings.steady_time_ms, settings.task_timeout_ms)
         self.idling_since: int | None = None
         """Since when (epoch ms) there was nothing that could be processed; None while there is."""
 
@@ -457,7 +458,7 @@ class StreamTask:
             return True
         if self._idle_ms == 0:
             return False
-        now = self._clock()
+        now = self._steady_ms()
         return now - self._idle_since.setdefault(partition, now) < self._idle_ms
 
     def must_wait(self) -> bool:

@@ -163,7 +163,7 @@ class StreamJoinSide:
         self, node: NodeContext, waiting: OuterJoinStore[Any, Any, Any]
     ) -> Callable[[Any, Any, int, Headers | None], bool]:
         """A function that gives the records whose windows have closed; False: the record in work is to be skipped."""
-        forward, user_error, now_ms = node.forward, node.user_error, node.system_time_ms
+        forward, user_error, now_ms = node.forward, node.user_error, node.steady_time_ms
         joiner = self.joiner if self.with_key else _without_key(self.joiner)
 
         def give(row: Waiting, headers: Headers | None) -> None:

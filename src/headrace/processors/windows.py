@@ -441,7 +441,7 @@ class _FinalResults:
     __slots__ = ("_clock", "_interval_ms", "_metadata", "_next_ms", "_store_name", "last_close_time")
 
     def __init__(self, node: NodeContext, store_name: str) -> None:
-        self._clock = node.system_time_ms
+        self._clock = node.steady_time_ms
         self._interval_ms = int(node.app_configs.get(_EMIT_INTERVAL_KEY, _EMIT_INTERVAL_MS))
         self._metadata = node.metadata
         self._store_name = store_name

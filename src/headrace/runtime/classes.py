@@ -39,12 +39,15 @@ def instance(config: StreamsConfig, key: str) -> Any:
     return found
 
 
-def engine_settings(config: StreamsConfig, system_time_ms: Callable[[], int]) -> EngineSettings:
+def engine_settings(
+    config: StreamsConfig, system_time_ms: Callable[[], int], steady_time_ms: Callable[[], int]
+) -> EngineSettings:
     """Load every class that the configuration names.
 
     Args:
         config: The application's configuration.
         system_time_ms: The wall clock (epoch ms).
+        steady_time_ms: A clock that never jumps (ms).
 
     Raises:
         ConfigException: A class cannot be loaded.
@@ -66,6 +69,7 @@ def engine_settings(config: StreamsConfig, system_time_ms: Callable[[], int]) ->
         buffered_records_per_partition=config[StreamsConfig.BUFFERED_RECORDS_PER_PARTITION_CONFIG],
         uncommitted_max_bytes=config[StreamsConfig.STATESTORE_UNCOMMITTED_MAX_BYTES_CONFIG],
         system_time_ms=system_time_ms,
+        steady_time_ms=steady_time_ms,
         task_timeout_ms=config[StreamsConfig.TASK_TIMEOUT_MS_CONFIG],
         traces_sources=theirs or bool(config[StreamsConfig.ERRORS_DEAD_LETTER_QUEUE_TOPIC_NAME_CONFIG]),
         global_processing_handler=(

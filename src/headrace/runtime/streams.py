@@ -84,7 +84,9 @@ class KafkaStreams:
             raise TopologyException(
                 "Topology has no stream threads and no global threads, must subscribe to at least one source"
             )
-        engine = engine_settings(self._config, lambda: time.time_ns() // 1_000_000)
+        engine = engine_settings(
+            self._config, lambda: time.time_ns() // 1_000_000, lambda: time.monotonic_ns() // 1_000_000
+        )
         check_serdes(built, engine)
         self._directory = StateDirectory(get(StreamsConfig.STATE_DIR_CONFIG), application_id)
         try:

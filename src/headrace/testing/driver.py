@@ -139,7 +139,7 @@ class TopologyTestDriver:
         self._config = StreamsConfig.load(originals)
         built = topology.build(self._config[StreamsConfig.APPLICATION_ID_CONFIG])
         self._produced: dict[str, deque[Written]] = {}
-        settings = engine_settings(self._config, lambda: self._now)
+        settings = engine_settings(self._config, lambda: self._now, lambda: self._now)
         check_serdes(built, settings)
         self._directory = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         self._closed = False

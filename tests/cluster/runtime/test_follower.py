@@ -52,7 +52,7 @@ class Bench:
         return StandbyTask(
             sub,
             TASK,
-            engine_settings(config, lambda: 0),
+            engine_settings(config, lambda: 0, lambda: 0),
             lambda store: self._root / store,
             [TopicPartition(self.input, 0)],
         )

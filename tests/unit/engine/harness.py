@@ -96,11 +96,19 @@ class Bench:
         **settings: Any,
     ) -> None:
         self.now = 1000
+        self.jumped_ms = 0
+        """How far the wall clock is from the steady one."""
         self.lagging: set[TopicPartition] = set()
         self.collector = collector or Lists()
         self.built = topology.build("app")
         values = {**DEFAULTS, **settings}
-        self.settings = EngineSettings("app", {"some.key": "x"}, system_time_ms=lambda: self.now, **values)
+        self.settings = EngineSettings(
+            "app",
+            {"some.key": "x"},
+            system_time_ms=lambda: self.now + self.jumped_ms,
+            steady_time_ms=lambda: self.now,
+            **values,
+        )
         self.task = StreamTask(
             self.built.subtopologies[task_id.subtopology],
             task_id,

@@ -380,7 +380,7 @@ def test_an_input_topic_that_a_task_has_no_partition_of_is_not_restored_from() -
     rows = builder.table("rows", materialized=Materialized.as_("rows").with_store_type(StoreType.IN_MEMORY))
     rows.to_stream().merge(builder.stream("more")).to("out")
     (sub,) = builder.build({"topology.optimization": "all"}).build("app").subtopologies
-    settings = EngineSettings("app", {}, system_time_ms=lambda: 0, **DEFAULTS)
+    settings = EngineSettings("app", {}, system_time_ms=lambda: 0, steady_time_ms=lambda: 0, **DEFAULTS)
     restored: list[frozenset[TopicPartition]] = []
     for number in (0, 1):
         partitions = [TopicPartition(topic, number) for topic in ("more", "rows")[: 2 - number]]

@@ -89,7 +89,7 @@ def test_a_class_that_needs_arguments_is_told() -> None:
 
 def test_serdes_are_told_which_half_they_are() -> None:
     found = engine_settings(
-        config(default_key_serde=OwnSerde, default_value_serde=OwnSerde(), own_setting="x"), lambda: 5
+        config(default_key_serde=OwnSerde, default_value_serde=OwnSerde(), own_setting="x"), lambda: 5, lambda: 6
     )
     assert isinstance(found.default_key_serde, OwnSerde)
     assert isinstance(found.default_value_serde, OwnSerde)
@@ -108,6 +108,7 @@ def test_engine_settings_come_from_the_configuration() -> None:
             statestore_uncommitted_max_bytes=9,
         ),
         lambda: 5,
+        lambda: 6,
     )
     assert found.application_id == "app"
     assert found.default_key_serde is text
@@ -115,7 +116,7 @@ def test_engine_settings_come_from_the_configuration() -> None:
     assert isinstance(found.deserialization_handler, LogAndContinueExceptionHandler)
     assert isinstance(found.production_handler, DefaultProductionExceptionHandler)
     assert (found.max_task_idle_ms, found.buffered_records_per_partition, found.uncommitted_max_bytes) == (7, 3, 9)
-    assert found.system_time_ms() == 5
+    assert (found.system_time_ms(), found.steady_time_ms()) == (5, 6)
     assert found.app_configs["application.id"] == "app"
 
 
@@ -127,4 +128,4 @@ def test_javas_names_are_understood() -> None:
 
 def test_the_class_of_a_serde_as_a_default() -> None:
     with pytest.raises(ConfigException, match=r"^default\.value\.serde has the value .*, which is no serde: call it$"):
-        engine_settings(config(default_value_serde=Serdes.String), lambda: 0)
+        engine_settings(config(default_value_serde=Serdes.String), lambda: 0, lambda: 0)

@@ -36,7 +36,7 @@ class World:
         self._stores = built.global_stores
         self.task: GlobalTask | None = None
 
-    def open(self, topic_id: str = "one") -> tuple[GlobalTask, GlobalCheckpoint]:
+    def open(self, topic_id: str | None = "one") -> tuple[GlobalTask, GlobalCheckpoint]:
         self.close()
         settings = EngineSettings(
             application_id="app",
@@ -51,9 +51,10 @@ class World:
             buffered_records_per_partition=1000,
             uncommitted_max_bytes=1 << 20,
             system_time_ms=lambda: 0,
+            steady_time_ms=lambda: 0,
         )
         self.task = GlobalTask(self._stores, settings, lambda store: self._path / store, {"names": 2})
-        ids = {"names": topic_id}
+        ids = {} if topic_id is None else {"names": topic_id}
         return self.task, GlobalCheckpoint(self._path / "checkpoint.json", self.task.stores, self._stores.topics, ids)
 
     def close(self) -> None:
@@ -117,3 +118,9 @@ def test_a_topic_that_lost_its_beginning_empties_its_store(world: World) -> None
     checkpoint.save({P0: 5, P1: 0})
     checkpoint.forget("names")
     assert rows(task) == []
+
+
+def test_a_topic_whose_id_the_answering_broker_does_not_know_yet_is_read_from_the_start(world: World) -> None:
+    """The global thread, and the client with it, ended by ``KeyError: 'count'``."""
+    _, checkpoint = world.open(None)
+    assert checkpoint.load() == {}
