@@ -37,6 +37,7 @@ from headrace.errors import (
     KafkaException,
     RecordRefusedException,
     StreamsException,
+    TaskCorruptedException,
     TaskMigratedException,
     TimeoutException,
     TransactionAbortableException,
@@ -73,6 +74,16 @@ _DEFAULTS: Mapping[str, Any] = {
     "partitioner": "murmur2_random",
     "retry.backoff.ms": 5,
 }
+_BROKEN_SEQUENCE = frozenset(
+    {
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError._INCONSISTENT,
+    }
+)
+"""A broker and a plain producer do not agree on what was written, as when a leader was chosen that lacks some of it."""
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _RETRY_PAUSE_S = 0.05
 _NOT_ADDED = re.compile(r'Failed to add partition "([^"]+)" \[\d+\] to transaction: .*authorization failed')
@@ -132,6 +143,11 @@ class RecordProducer:
         self.careful = False
         """Each record is sent alone and waited for, by senders bound from now on: a broker refuses whole batches."""
         self._closed = False
+
+    @property
+    def broken(self) -> bool:
+        """Whether a fatal error has ended the client: another one has to take its place."""
+        return self._fatal is not None
 
     @property
     def in_transaction(self) -> bool:
@@ -268,7 +284,12 @@ class RecordProducer:
             )
 
     def check(self) -> None:
-        """Raise the first delivery error, or the fatal error, there has been; cheap, asks nobody."""
+        """Raise the first delivery error, or the fatal error, there has been; cheap, asks nobody.
+
+        Raises:
+            TaskCorruptedException: A plain producer can no longer number its records (see :attr:`broken`).
+            SendFailedException, AuthorizationException, TaskMigratedException, StreamsException: As ``flush``.
+        """
         if self._fatal is not None:
             raise self._fatal
         if self._failures:
@@ -412,7 +433,11 @@ class RecordProducer:
 
     def _translated(self, error: KafkaError | ClientException) -> KafkaException:
         doing = f"producer {self._transactional_id or ''}".rstrip()
-        return translate(error, doing, self._needed())
+        mapped = translate(error, doing, self._needed())
+        told = error if isinstance(error, KafkaError) else error.args[0]
+        if self._transactional_id is None and told.fatal() and told.code() in _BROKEN_SEQUENCE:
+            return TaskCorruptedException(f"{mapped}. Another producer goes on from what is committed", ())
+        return mapped
 
     def _needed(self) -> tuple[Acl, ...]:
         return writing(sorted(self._unwritable), self._transactional_id)

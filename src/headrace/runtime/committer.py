@@ -11,7 +11,8 @@ a batch refused for what a record of it is             :class:`RecordRefusedExce
                                                        fault is refused where it is sent: at-least-once the production
                                                        handler decides about it; exactly-once the thread ends
 a record lost on the way, an aborted transaction,      :class:`TaskCorruptedException`: the tasks are made again and
-an unknown outcome                                     go on from what is committed
+an unknown outcome, a plain producer's broken          go on from what is committed
+sequence
 nothing but time                                       tried again, for up to ``task.timeout.ms``
 =====================================================  =========================================================
 
@@ -220,15 +221,18 @@ class Committer:
     def give_up(self, error: Exception | None) -> None:
         """Drop what was sent since the last commit: abort the transaction, with a new producer after an error.
 
+        Without transactions the producer stays, unless it is of no more use.
+
         Args:
             error: Why; None when the member was lost.
         """
         producer = self._producer
         if not self._shared.exactly_once:
-            producer.drop_unsent()
-            producer.take_failures()
-            return
-        if error is None:
+            if not producer.broken:
+                producer.drop_unsent()
+                producer.take_failures()
+                return
+        elif error is None:
             try:
                 producer.abort_transaction(_ATTEMPT_S)
                 return
