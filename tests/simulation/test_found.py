@@ -103,3 +103,20 @@ def test_an_instance_that_is_stopped_while_no_broker_answers_ends_without_an_err
     with caplog.at_level(logging.WARNING):
         run(world, logs=True)
     assert "ends although the brokers do not answer" in caplog.text
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_instance_that_could_not_say_that_it_leaves_goes_on_as_its_member(streams: bool) -> None:
+    """Its member was forgotten all the same, and stood in the group beside the next one until its session was over."""
+    world = World(replace(_plan(Fault(4.0, "abandon", 0, 3.0)), streams=streams))
+    instance, left = world.instances[0], list[dict[str, int]]()
+
+    def look() -> None:
+        if instance.process is None or instance.alive:
+            world.clock.at(0.05, look)
+        else:
+            left.append(dict(instance.disk.members))
+
+    world.clock.at(4.0, look)
+    run(world)
+    assert [list(members.values()) for members in left] == [[1]]

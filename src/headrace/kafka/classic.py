@@ -225,22 +225,24 @@ class ClassicMembership:
         if offsets and connection is not None:
             connection.commit(identity, offsets, timeout_s, lambda: self._share.guarded(connection.identity))
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: str) -> bool:
         """See ``Membership.leave``."""
         # A connection is not used again: a join of the old one may still be under way on its IO thread.
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.leave(reason)
-            connection.close()
+        if connection is None:
+            return False
+        gone = connection.leave(reason)
+        connection.close()
+        return gone
 
-    def close(self, leave_group: bool) -> None:
+    def close(self, leave_group: bool) -> bool:
         """See ``Membership.close``."""
         if leave_group:
-            self.leave("the instance is closing")
-            return
+            return self.leave("the instance is closing")
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+        return False
 
     def _new_share(self) -> _Share:
         return _Share(self._settings, self._topics, self._userdata, self._assignor)
@@ -387,6 +389,7 @@ class _Share:
             # Events not handed out yet never will be. Those of this membership are covered by what is held; an older
             # Lost among them is of an earlier one, whose tasks the stream thread may still run.
             earlier = [event for event in self._events if isinstance(event, Lost)]
+            shutdown = [event for event in self._events if isinstance(event, ShutdownRequested)]
             tasks = self._held.union(self._closing, *(event.tasks for event in earlier))
             partitions = self._held_partitions.union(self._closing_partitions, *(event.partitions for event in earlier))
             self._generation = -1
@@ -394,7 +397,7 @@ class _Share:
             self._probe_after_ms = self._probe_at_ms = None
             self._held_partitions = self._closing_partitions = frozenset()
             self._lost = True
-            self._events = [Lost(tasks, partitions, reason)]
+            self._events = [Lost(tasks, partitions, reason), *shutdown]
 
     def fenced(self) -> None:
         """See ``GroupListener``."""

@@ -279,13 +279,19 @@ class GroupConnection(CoordinatorLink):
             )
             return not again
 
-    def leave(self, reason: str) -> None:
-        """Leave the group, static or not; waits up to 5 s for the answer, and ends the generation either way."""
-        identity = self.identity()
+    def leave(self, reason: str) -> bool:
+        """Leave the group, static or not; waits up to 5 s for the answer, and ends the generation either way.
+
+        Returns whether the brokers have no such member now.
+        """
+        identity, gone = self.identity(), True
         if identity.member_id:
             try:
                 self._manager.run(self._leave_once, identity, reason)
+            except kp.UnknownMemberIdError:
+                log.debug("group %s: %s was gone already", identity.group_id, identity.member_id)
             except kp.KafkaError as error:
+                gone = False
                 log.warning(
                     "leaving group %s as %s failed (%s); its session runs out instead",
                     identity.group_id,
@@ -293,6 +299,7 @@ class GroupConnection(CoordinatorLink):
                     error,
                 )
         self._coordinator.reset_generation()
+        return gone
 
     def close(self) -> None:
         """Stop heartbeats and threads; the broker notices after the session timeout unless ``leave`` went before."""

@@ -179,10 +179,19 @@ class Membership(Protocol):
         """
         ...
 
-    def leave(self, reason: str) -> None:
-        """Leave the group now, static members too. ``identity`` is invalid from here on; ``start`` joins anew."""
+    def leave(self, reason: str) -> bool:
+        """Leave the group now, static members too. ``identity`` is invalid from here on; ``start`` joins anew.
+
+        Returns:
+            Whether the brokers know that the member is gone; False when none answered, or when it never came so far as
+            to be one: whose place it was to take (``former``) may be in the group still.
+        """
         ...
 
-    def close(self, leave_group: bool) -> None:
-        """Stop heartbeats and free the connections, leaving the group or letting the session run out."""
+    def close(self, leave_group: bool) -> bool:
+        """Stop heartbeats and free the connections, leaving the group or letting the session run out.
+
+        Returns:
+            As ``leave``; False when the group is not left.
+        """
         ...

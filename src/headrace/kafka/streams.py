@@ -106,10 +106,10 @@ class StreamsMembership:
         """Connect (up to ``connect_timeout_ms``) and begin to join. See ``Membership.start``."""
         if self._connection is None:
             self._member = self._new_member()
-            self._former = None  # whoever left and starts again is somebody else
             self._connection = StreamsConnection(
                 self._client_config, self._member, self._connect_timeout_ms, self._describe
             )
+            self._former = None  # whoever left and starts again is somebody else
         self._member.join(time.monotonic())
         self._connection.wake()
 
@@ -192,29 +192,31 @@ class StreamsMembership:
         if offsets and connection is not None:
             connection.commit(identity, offsets, timeout_s, self._member.identity)
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: str) -> bool:
         """See ``Membership.leave``."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            self._leave(connection, reason, LEAVE_EPOCH, rejoin=False)
-            connection.close()
+        if connection is None:
+            return False
+        gone = self._leave(connection, reason, LEAVE_EPOCH, rejoin=False)
+        connection.close()
+        return gone
 
-    def close(self, leave_group: bool) -> None:
+    def close(self, leave_group: bool) -> bool:
         """See ``Membership.close``. A static member that stays says that it goes, and its tasks wait for it."""
         if leave_group:
-            self.leave("the instance is closing")
-            return
+            return self.leave("the instance is closing")
         connection, self._connection = self._connection, None
         if connection is None:
-            return
+            return False
         if self._description.instance_id is not None:
             self._leave(connection, "the instance is closing", STATIC_LEAVE_EPOCH, rejoin=False)
         connection.close()
+        return False
 
-    def _leave(self, connection: StreamsConnection, reason: str, epoch: int, *, rejoin: bool) -> None:
-        if self._member.leave(reason, rejoin=rejoin):
-            connection.leave(epoch)
+    def _leave(self, connection: StreamsConnection, reason: str, epoch: int, *, rejoin: bool) -> bool:
+        gone = not self._member.leave(reason, rejoin=rejoin) or connection.leave(epoch)
         connection.wake()
+        return gone
 
     def _new_member(self) -> StreamsMember:
         return StreamsMember(

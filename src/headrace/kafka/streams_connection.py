@@ -101,13 +101,16 @@ class StreamsConnection(CoordinatorLink):
         """The member may have something to say."""
         self._wakeup.notify()
 
-    def leave(self, epoch: int) -> None:
+    def leave(self, epoch: int) -> bool:
         """Tell the brokers that the member, which has left, is gone; waits up to 5 s for the answer.
 
         Args:
             epoch: ``LEAVE_EPOCH`` or ``STATIC_LEAVE_EPOCH``.
+
+        Returns:
+            Whether there was one.
         """
-        self._leave(self._member.description, self._member.member_id, epoch)
+        return self._leave(self._member.description, self._member.member_id, epoch)
 
     def expel(self, member_id: str) -> bool:
         """Make another member leave; waits up to 5 s for the answer. Returns whether there was one."""

@@ -306,6 +306,7 @@ class StreamThread:
                     if isinstance(event, ShutdownRequested):
                         return
                     if isinstance(event, Revoked):
+                        self._remove_from_updater(event.tasks)
                         for task_id in event.tasks:
                             self._close_task(task_id)
                         membership.revoked(event.tasks)
@@ -372,8 +373,8 @@ class StreamThread:
         self._consumer.learn(topic for topics in self._plan.source_topics.values() for topic in topics)
 
     def _close_membership(self) -> None:
-        self._membership.close(self._leave_group)
-        if self._leave_group:
+        # else the next process has to go on as the member that this one leaves behind
+        if self._membership.close(self._leave_group):
             self._shared.predecessors.left(self.index)
 
     def _prepared(self, admin: TopicAdmin) -> Plan:
@@ -397,8 +398,8 @@ class StreamThread:
     def _refresh_topics(self) -> None:
         """Follow what the patterns of sources match now: tasks that get or lose partitions are made again."""
         former, found = self._plan, self._shared.group.topics.refresh(self._admin)
-        self._topics_changed = False
         if found.tasks == former.tasks:
+            self._topics_changed = False
             return
         changed = {task_id for task_id in self._tasks if found.tasks.get(task_id) != former.tasks.get(task_id)}
         _log.info("%s: topics of its patterns have changed; tasks made again: %s", self.name, _names(changed))
@@ -408,6 +409,7 @@ class StreamThread:
         for task_id in changed:
             self._close_task(task_id)
         self._take_plan(found)
+        self._topics_changed = False
         self._again |= {task_id for task_id in changed if task_id in found.tasks}
         self._again_at = time.monotonic()
         self._machine.try_move(ThreadState.PARTITIONS_ASSIGNED)
@@ -445,8 +447,8 @@ class StreamThread:
             self._round()
         except TaskMigratedException as e:
             _log.warning("%s: tasks migrated, joining anew: %s", self.name, e)
-            # they are of a membership that is over; what it had comes back as lost
-            self._events.clear()
+            # they are of a membership that is over; what it had comes back as lost. That all shall end holds as before
+            self._events = deque(event for event in self._events if isinstance(event, ShutdownRequested))
             self._abandon(e)
             self._membership.rejoin_anew(str(e))
         except TaskCorruptedException as e:

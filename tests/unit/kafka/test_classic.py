@@ -96,3 +96,13 @@ def test_the_end_of_the_whole_application_is_an_event_and_no_error() -> None:
     events, failure = shared.take()
     assert [type(event) for event in events] == [ShutdownRequested]
     assert failure is None
+
+
+def test_the_end_of_the_whole_application_outlives_the_generation_it_came_with() -> None:
+    """A member that fell out before it had looked went on, and joined again, when all others had ended."""
+    shared = share()
+    shared.joined(7, GIVEN)
+    shared.joined(8, told(AssignmentInfo(error=AssignmentError.SHUTDOWN_REQUESTED)))
+    shared.fell_out("session")
+    events, _ = shared.take()
+    assert [type(event) for event in events] == [Lost, ShutdownRequested]
