@@ -53,8 +53,12 @@ class GlobalCheckpoint:
             entries = json.loads(self._path.read_text(encoding="utf-8"))
         found: dict[TopicPartition, int] = {}
         for name, store in self._stores.items():
-            topic, entry = self._topics[name], entries.get(name, {})
-            if entry.get("topic_id") == self._ids.get(topic) and (store.rows.body.offset() or 0) >= entry["count"]:
+            topic, entry = self._topics[name], entries.get(name)
+            if (
+                entry is not None
+                and entry["topic_id"] == self._ids.get(topic)
+                and (store.rows.body.offset() or 0) >= entry["count"]
+            ):
                 found |= {TopicPartition(topic, int(number)): at for number, at in entry["offsets"].items()}
             else:
                 store.rows.body.clear()

@@ -203,12 +203,13 @@ class StateDirectory:
         return removed
 
     def clean(self) -> None:
-        """Delete every task's directory and the process id (``KafkaStreams.clean_up``)."""
+        """Delete every task's directory and the global stores (``KafkaStreams.clean_up``).
+
+        The process id and the members stay: by them the next process ends what this one leaves open when it is killed.
+        """
         for task_id in list(self.task_ids()):
             self.remove_task(task_id)
         self.remove_global()
-        for name in (_METADATA, _MEMBERS):
-            (self.path / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Unlock. Closing twice does nothing."""

@@ -154,14 +154,20 @@ def test_layout_and_removal(tmp_path: Path) -> None:
     directory.remove_task(TaskId(1, 12))
     directory.remove_task(TaskId(1, 12))
     assert list(directory.task_ids()) == [TaskId(0, 3)]
-    old = directory.process_id
     directory.clean()
     assert list(directory.task_ids()) == []
     assert not (directory.path / "global").exists()
     directory.close()
-    again = StateDirectory(tmp_path, "app")
-    assert again.process_id != old
-    again.close()
+
+
+def test_a_clean_up_leaves_who_the_instance_is(tmp_path: Path) -> None:
+    """After one before the start, a kill left the transaction open and the member in the group for their time-outs."""
+    directory = StateDirectory(tmp_path, "app")
+    directory.keep_members({"member": 1})
+    directory.clean()
+    directory.close()
+    with closing(StateDirectory(tmp_path, "app")) as again:
+        assert (again.process_id, again.members()) == (directory.process_id, {"member": 1})
 
 
 def test_directories_that_nobody_has_touched_for_long_are_deleted(tmp_path: Path) -> None:
