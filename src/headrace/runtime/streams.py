@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.api.restore import LagInfo
@@ -236,8 +237,8 @@ class KafkaStreams:
             self._cleaner.start()
             if self._global is not None:
                 self._global.start()
-            else:
-                self._start_threads()
+        if self._global is None:
+            self._start_threads()
         self._tell()
 
     def close(self, timeout_s: float | None = None, leave_group: bool = True) -> bool:
@@ -336,6 +337,8 @@ class KafkaStreams:
     def clean_up(self) -> None:
         """Delete the local state of this application: everything is restored at the next start.
 
+        Who the instance is stays (its process id, and its members of the group), as in Java.
+
         Raises:
             IllegalStateException: The client runs.
             LockException: Another instance uses the directory.
@@ -346,8 +349,8 @@ class KafkaStreams:
             self._directory.clean()
             return
         directory = StateDirectory(self._config[StreamsConfig.STATE_DIR_CONFIG], self._shared.application_id)
-        directory.clean()
-        directory.close()
+        with closing(directory):
+            directory.clean()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the client has ended, in good order or by an error; returns whether it has."""
@@ -491,17 +494,19 @@ class KafkaStreams:
             _log.exception("the state listener failed at %s to %s", old.value, new.value)
 
     def _thread_changed(self, thread: StreamThread, new: ThreadState, old: ThreadState) -> None:
+        moved = False
         with self._guard:
             if new in (ThreadState.PARTITIONS_REVOKED, ThreadState.PARTITIONS_ASSIGNED):
-                if self.state() is State.RUNNING:
-                    self._machine.try_move(State.REBALANCING)
+                moved = self.state() is State.RUNNING and self._machine.try_move(State.REBALANCING)
             elif (
                 new is ThreadState.RUNNING
                 and self.state() is State.REBALANCING
                 and all(t.state in (ThreadState.RUNNING, ThreadState.DEAD) for t in self._threads)
             ):
-                self._machine.try_move(State.RUNNING)
-        self._tell()
+                moved = self._machine.try_move(State.RUNNING)
+        # else nothing is to be told: who starts a thread holds the lock meanwhile
+        if moved:
+            self._tell()
 
     def _answer(self, thread: StreamThread, error: Exception) -> StreamThreadExceptionResponse:
         with self._guard:

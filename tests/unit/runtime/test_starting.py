@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from headrace import Consumed, KafkaStreams, Serdes, State, StreamsBuilder, StreamThreadExceptionResponse
+from headrace.runtime.states import ThreadState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,3 +62,23 @@ def test_a_state_listener_hears_of_changes_one_by_one_and_in_their_order(tmp_pat
     streams._machine.move(State.PENDING_SHUTDOWN)
     streams._finish()
     assert heard[-1] is State.NOT_RUNNING
+
+
+def test_a_state_listener_may_close_the_client_that_is_being_started(tmp_path: Path) -> None:
+    """It was told under the client's lock before the first thread ran, which then was started behind the end."""
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
+    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
+    streams = KafkaStreams(builder.build(), {**settings, "num.stream.threads": 2})
+    closed: list[bool] = []
+
+    def listen(new: State, old: State) -> None:
+        if new is State.REBALANCING:
+            closed.append(streams.close(60.0))
+
+    streams.set_state_listener(listen)
+    streams.start()
+    assert closed == [True]
+    assert streams.state() is State.NOT_RUNNING
+    assert [thread.state for thread in streams._threads] == [ThreadState.DEAD] * 2
+    assert not any("StreamThread" in thread.name for thread in threading.enumerate())
