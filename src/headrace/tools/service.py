@@ -72,7 +72,7 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
                 log.info("%s: stopping", signal.Signals(number).name)
             if _orphaned():
                 log.warning("the process that started this one is gone: stopping")
-            asked_for = not failures and streams.state() is not State.ERROR
+            asked_for = not failures and streams.state() not in (State.PENDING_ERROR, State.ERROR)
         finally:
             closed = streams.close(_CLOSE_TIMEOUT_S)
         if not closed:
