@@ -3,7 +3,7 @@
 ::
 
     {state.dir}/{application.id}/.lock                              held by one process (POSIX record lock, as Java's)
-                                /kafka-streams-process-metadata     {"processId": "<uuid>"}
+                                /kafka-streams-process-metadata     {"processId": "<uuid>", "lock": <inode of .lock>}
                                 /{sub-topology}_{partition}/rocksdb/{store}
                                 /{sub-topology}_{partition}/position    about how far the stores are, a number
                                 /global/rocksdb/{store}
@@ -17,12 +17,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 import threading
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import LockException, ProcessorStateException, TaskIdFormatException
 from headrace.records import TaskId
@@ -30,6 +31,8 @@ from headrace.state.disk import no_space, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+_log = logging.getLogger(__name__)
 
 _METADATA = "kafka-streams-process-metadata"
 _MEMBERS = "members.json"
@@ -87,12 +90,33 @@ class StateDirectory:
             )
 
     def _read_or_make_process_id(self) -> uuid.UUID:
-        path = self.path / _METADATA
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-            return uuid.UUID(json.loads(path.read_text(encoding="utf-8"))["processId"])
-        process_id = uuid.uuid4()
-        self._replace(_METADATA, {"processId": str(process_id)})
+        """The process id kept here, unless the directory is a copy: the process of the first one may live.
+
+        A copy is known by its lock, which is another file then.
+        """
+        lock, known = os.fstat(self._fd).st_ino, self._metadata()
+        process_id: uuid.UUID | None = None
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            process_id = uuid.UUID(known["processId"])
+        if process_id is not None and known.get("lock", lock) != lock:
+            _log.warning(
+                "State directory %s is a copy of another one: it goes on with the stores, as another process than %s",
+                self.path,
+                process_id,
+            )
+            (self.path / _MEMBERS).unlink(missing_ok=True)
+            process_id = None
+        if process_id is None or "lock" not in known:
+            process_id = process_id or uuid.uuid4()
+            self._replace(_METADATA, {"processId": str(process_id), "lock": lock})
         return process_id
+
+    def _metadata(self) -> dict[str, Any]:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found: Any = json.loads((self.path / _METADATA).read_text(encoding="utf-8"))
+            if isinstance(found, dict):
+                return dict(found)  # pyright: ignore[reportUnknownArgumentType]  # of JSON
+        return {}
 
     def members(self) -> dict[str, int]:
         """Members of the group that are written down, by id the number of the thread whose each one is or was."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -89,6 +90,26 @@ def test_javas_process_id_is_taken_over(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path, "app")
     assert directory.process_id == process_id
     directory.close()
+    with closing(StateDirectory(tmp_path, "app")) as again:
+        assert again.process_id == process_id
+
+
+def test_a_copy_of_a_directory_is_another_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It had the process id and the members of the one that it was made of, which lived: both ran the same tasks."""
+    with closing(StateDirectory(tmp_path / "one", "app")) as first:
+        first.keep_members({"member": 1})
+        first.store_path(TaskId(0, 1), "counts").mkdir(parents=True)
+        shutil.copytree(tmp_path / "one", tmp_path / "two", copy_function=shutil.copy2)
+        with closing(StateDirectory(tmp_path / "two", "app")) as second:
+            other = second.process_id
+            assert other != first.process_id
+            assert second.members() == {}
+            assert list(second.task_ids()) == [TaskId(0, 1)], "what it has of the stores is worth keeping"
+        assert "is a copy of another one" in caplog.text
+    with closing(StateDirectory(tmp_path / "two", "app")) as second:
+        assert second.process_id == other
+    with closing(StateDirectory(tmp_path / "one", "app")) as again:
+        assert (again.process_id, again.members()) == (first.process_id, {"member": 1})
 
 
 @pytest.mark.parametrize(
@@ -99,7 +120,7 @@ def test_an_unreadable_process_id_is_replaced_for_good(tmp_path: Path, content: 
     path = tmp_path / "app" / "kafka-streams-process-metadata"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     directory = StateDirectory(tmp_path, "app")
-    assert json.loads(path.read_text()) == {"processId": str(directory.process_id)}
+    assert json.loads(path.read_text())["processId"] == str(directory.process_id)
     directory.close()
     again = StateDirectory(tmp_path, "app")
     assert again.process_id == directory.process_id
