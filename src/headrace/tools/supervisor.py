@@ -40,6 +40,8 @@ _STEADY_S = 60.0
 _LOOK_S = 0.1
 _STOP_S = 45.0
 _WRONG_CONFIGURATION = 2
+_NOT_SHARED = (*(f"{prefix}group.instance.id" for prefix in ("", "consumer.", "main.consumer.")), "client.id")
+"""Settings that are one instance's alone, by every name that they may be given under."""
 
 
 @dataclass(slots=True)
@@ -197,7 +199,7 @@ def _to_stderr(line: str) -> None:
 def own_settings(config: StreamsConfig, k: int) -> list[str]:
     """``key=value`` of what instance ``k`` may not share with the others: state directory, static id, client id."""
     own = [f"state.dir={config.state_dir / f'instance-{k}'}"]
-    for key in ("group.instance.id", "client.id"):
+    for key in _NOT_SHARED:
         value = config.values().get(key)
         if value:
             own.append(f"{key}={value}-{k}")

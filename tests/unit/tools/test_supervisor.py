@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headrace import StreamsConfig
 from headrace.tools.supervisor import own_settings, supervise
 
@@ -66,16 +68,18 @@ def test_all_that_end_by_themselves_in_good_order_are_not_started_again() -> Non
     assert sorted(lines) == ["[instance-1] done\n", "[instance-2] done\n"]
 
 
-def test_instances_share_no_directory_and_no_static_id(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prefix", ["", "consumer.", "main.consumer."])
+def test_instances_share_no_directory_and_no_static_id(tmp_path: Path, prefix: str) -> None:
+    """Under a name with a prefix they did, and ended each other for ever."""
     config = StreamsConfig.load(
         {
             "application.id": "app",
             "bootstrap.servers": "localhost:9092",
             "state.dir": str(tmp_path),
-            "group.instance.id": "static",
+            f"{prefix}group.instance.id": "static",
         }
     )
-    assert own_settings(config, 2) == [f"state.dir={tmp_path / 'instance-2'}", "group.instance.id=static-2"]
+    assert own_settings(config, 2) == [f"state.dir={tmp_path / 'instance-2'}", f"{prefix}group.instance.id=static-2"]
 
 
 def test_instances_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
