@@ -27,10 +27,16 @@ _LOOK_S = 0.2
 """How often the main thread looks for a signal: one that another thread took does not wake it."""
 
 
+def stopping_signals() -> list[signal.Signals]:
+    """The signals that stop a process in order; SIGHUP is none of them where it is ignored, as under ``nohup``."""
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hangup]
+
+
 def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
     """Runs an application in this process until SIGTERM, SIGINT or SIGHUP, or until a thread of it fails.
 
-    Called from the main thread: it takes the three signals for as long as it runs.
+    Called from the main thread: it takes these signals for as long as it runs (:func:`stopping_signals`).
 
     Args:
         topology: what to run.
@@ -60,7 +66,7 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
         # no lock is taken here: the thread that is interrupted may hold it
         signals.append(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    before = {number: signal.signal(number, stop) for number in stopping_signals()}
     try:
         streams.set_uncaught_exception_handler(failed)
         streams.set_state_listener(moved)

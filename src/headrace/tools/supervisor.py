@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 
 from headrace.http import HttpServer
 from headrace.tools.instances import InstancesOverview
-from headrace.tools.service import SUPERVISOR
+from headrace.tools.service import SUPERVISOR, stopping_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,7 +91,7 @@ def supervise(
     write: Callable[[str], None] | None = None,
     port: SharedPort | None = None,
 ) -> int:
-    """Run instances until SIGTERM, SIGINT or SIGHUP. Called from the main thread: it takes the three signals meanwhile.
+    """Run instances until SIGTERM, SIGINT or SIGHUP. Called from the main thread: it takes these signals meanwhile.
 
     Args:
         command: Program and arguments of instance ``k``, from 1; each needs a state directory of its own.
@@ -116,7 +116,7 @@ def supervise(
     def stop(number: int, _frame: FrameType | None) -> None:
         signals.append(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    before = {number: signal.signal(number, stop) for number in stopping_signals()}
     try:
         code = _watch(everyone, write or _to_stderr, lambda: bool(signals))
         for number in signals[:1]:

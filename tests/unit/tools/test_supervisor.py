@@ -68,6 +68,27 @@ def test_all_that_end_by_themselves_in_good_order_are_not_started_again() -> Non
     assert sorted(lines) == ["[instance-1] done\n", "[instance-2] done\n"]
 
 
+def test_who_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
+    """Under ``nohup`` the end of the session ended the instances all the same."""
+    runs = tmp_path / "runs"
+    child = (
+        "import os, signal\n"
+        f"with open({str(runs)!r}, 'a+') as out:\n"
+        "    out.write('x')\n"
+        "    first = out.tell() == 1\n"
+        "if first:\n"
+        "    os.kill(os.getppid(), signal.SIGHUP)\n"
+        "    raise SystemExit(1)\n"
+    )
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert supervise(lambda _: script(child), 1, lambda _: None) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert runs.read_text() == "xx", "the instance was started again"
+
+
 @pytest.mark.parametrize("prefix", ["", "consumer.", "main.consumer."])
 def test_instances_share_no_directory_and_no_static_id(tmp_path: Path, prefix: str) -> None:
     """Under a name with a prefix they did, and ended each other for ever."""
