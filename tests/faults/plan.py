@@ -14,9 +14,12 @@ INSTANCE_FAULTS: Final = {
     "silent network": 2,
     "slow network": 1,
     "reset connections": 2,
+    "slow disk": 2,
+    "full disk": 1,
+    "jump clock": 2,
 }
 """Faults of one instance, by how often they are drawn."""
-BROKER_FAULTS: Final = {"kill broker": 3, "restart broker": 2, "freeze broker": 2}
+BROKER_FAULTS: Final = {"kill broker": 3, "restart broker": 2, "freeze broker": 2, "slow broker disk": 1}
 """Faults of one broker, by how often they are drawn."""
 COORDINATORS: Final = ("group coordinator", "transaction coordinator", "any broker")
 """Which broker is hit."""
@@ -25,6 +28,8 @@ _BROKER_SHARE: Final = 0.3
 _MEAN_GAP_S: Final = 4.0
 _LEAST_GAP_S: Final = 1.0
 _WIPED: Final = 0.25
+_HOURS: Final = 5.0
+"""How far a clock jumps at most, ahead or back."""
 _BROKER_REST_S: Final = 10.0
 """A broker that comes back has to take in what it missed before the next one goes: three hold two copies in sync."""
 _DURATIONS_S: Final = {
@@ -35,9 +40,13 @@ _DURATIONS_S: Final = {
     "silent network": (1.0, 12.0),
     "slow network": (2.0, 8.0),
     "reset connections": (0.0, 0.0),
+    "slow disk": (2.0, 10.0),
+    "full disk": (1.0, 8.0),
+    "jump clock": (1.0, 10.0),
     "kill broker": (0.0, 6.0),
     "restart broker": (0.0, 2.0),
     "freeze broker": (1.0, 8.0),
+    "slow broker disk": (1.0, 8.0),
 }
 
 
@@ -51,6 +60,7 @@ class Fault:
         target: The instance's number from 0; of a broker fault one of :data:`COORDINATORS`.
         duration_s: How long it lasts, before what was ended is started again.
         wiped: The instance's state directory is removed before it starts again.
+        hours: By which a clock is wrong.
     """
 
     at_s: float
@@ -58,6 +68,7 @@ class Fault:
     target: int | str
     duration_s: float
     wiped: bool = False
+    hours: float = 0.0
 
     @property
     def of_broker(self) -> bool:
@@ -66,7 +77,7 @@ class Fault:
 
     def __str__(self) -> str:
         what = self.target if self.of_broker else f"instance {self.target}"
-        extra = ", its state directory removed" if self.wiped else ""
+        extra = ", its state directory removed" if self.wiped else f", by {self.hours:+.1f} h" if self.hours else ""
         return f"{self.kind} ({what}, {self.duration_s:.1f} s{extra})"
 
 
@@ -99,4 +110,5 @@ def _drawn(rnd: random.Random, at_s: float, kinds: dict[str, int], target: int |
     kind = rnd.choices(list(kinds), list(kinds.values()))[0]
     low, high = _DURATIONS_S[kind]
     wiped = kind == "kill instance" and rnd.random() < _WIPED
-    return Fault(at_s, kind, target, low + (high - low) * rnd.random(), wiped)
+    hours = rnd.uniform(-_HOURS, _HOURS) if kind == "jump clock" else 0.0
+    return Fault(at_s, kind, target, low + (high - low) * rnd.random(), wiped, hours)

@@ -139,7 +139,7 @@ def _inject(world: World, faults: list[Fault], seconds: float, feed: Feed, say: 
         while time.monotonic() - began < moment_s and not failed:
             world.note_recoveries()
             world.watch.check()
-            ended = [one for one in world.instances if one.crashed]
+            ended = world.crashed()
             assert not ended, f"{ended[0].name} ended by itself\n{ended[0].tail(80)}"
             time.sleep(_LOOK_S)
         if failed:

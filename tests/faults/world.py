@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import threading
@@ -11,7 +12,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
+from cluster.clocks import ProcessClock
 from cluster.course_revenue.product import Product, Sums, recent, wait_until
+from cluster.disks import FaultyDisk
+from cluster.preload import together
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # its __init__ re-exports it
 from course_revenue.sample import SampleSize, sample
 
@@ -40,6 +44,8 @@ _TOPICS: Final = {
 }
 _STATE_PARTITIONS: Final = 5
 """Partitions of the brokers' own topics for groups and transactions in a local cluster."""
+_SLOW_S: Final = 0.2
+"""What each write and sync takes on a slow disk."""
 _SETTINGS: Final = {
     # streams groups have their timeouts from the brokers
     "group.streams.session.timeout.ms": "6000",
@@ -140,8 +146,17 @@ class World:
         self.recoveries: list[Recovery] = []
         self._guard = threading.Lock()
         self._one_broker = threading.Lock()
+        self._no_space: set[int] = set()
         self._one_at_a_time = [threading.Lock() for _ in range(instances)]
         self._over = threading.Event()
+        self._disks = [FaultyDisk(self._tools(f"i{n}") / "disk") for n in range(instances)]
+        self._clocks = [ProcessClock(self._tools(f"i{n}") / "clock") for n in range(instances)]
+        self._brokers_disk = FaultyDisk(self._tools("brokers") / "disk")
+
+    def _tools(self, name: str) -> Path:
+        directory = self.directory / "tools" / name
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
 
     def __enter__(self) -> Self:
         taken: list[int] = []
@@ -159,6 +174,9 @@ class World:
         )
         routes = {n: {one.told(b): one.ports[b] for b in _BROKERS} for n, one in enumerate(listeners)}
         self.network = Network(routes)
+        # whatever is started from now on: brokers take their environment from this process
+        self._before = {name: os.environ.get(name) for name in self._brokers_disk.environment}
+        os.environ.update(self._brokers_disk.environment)
         try:
             self.network.__enter__()
             self.cluster.start(120)
@@ -181,6 +199,11 @@ class World:
                 watch.close()
         self.cluster.kill()
         self.network.__exit__()
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
     def _make(self, listeners: list[Listener]) -> None:
         bootstrap = self.cluster.bootstrap_servers
@@ -193,19 +216,24 @@ class World:
         wait_until(lambda: set(product.topics.values()) <= product.admin.topics().keys(), "the brokers know the topics")
         for number, listener in enumerate(listeners):
             via = ",".join(f"{HOST}:{listener.told(b)}" for b in _BROKERS)
-            product.instance(
+            instance = product.instance(
                 f"i{number}",
                 bootstrap_servers=via,
                 processing_guarantee=self._guarantee,
                 group_protocol=self._protocol,
                 **self._settings,
             )
+            instance.environment |= together(self._disks[number].environment, self._clocks[number].environment)
         self.watch: OutputWatch = product.watch(exactly_once=self.exactly_once)
 
     @property
     def instances(self) -> list[Instance]:
         """The instances, running or not."""
         return self.product.instances
+
+    def crashed(self) -> list[Instance]:
+        """Those that ended by themselves, with space on their disks."""
+        return [one for number, one in enumerate(self.instances) if one.crashed and number not in self._no_space]
 
     def feed(self, rate: int, seconds: float, seed: int) -> Feed:
         """A feed, not yet started."""
@@ -250,6 +278,16 @@ class World:
             instance.signal(signal.SIGCONT)
         elif fault.kind == "reset connections":
             network.reset(number)
+        elif fault.kind == "slow disk":
+            self._disks[number].slow(instance.state_dir, _SLOW_S)
+            self._over.wait(rest)
+            self._disks[number].mend()
+        elif fault.kind == "full disk":
+            self._fill(number, rest)
+        elif fault.kind == "jump clock":
+            self._clocks[number].set(fault.hours)
+            self._over.wait(rest)
+            self._clocks[number].set(0)
         else:
             if fault.kind == "cut network":
                 network.cut(number)
@@ -260,6 +298,20 @@ class World:
             self._over.wait(rest)
             network.heal(number)
 
+    def _fill(self, number: int, rest: float) -> None:
+        instance, disk = self.instances[number], self._disks[number]
+        self._no_space.add(number)
+        disk.fill(instance.state_dir)
+        self._over.wait(rest)
+        if instance.running:
+            # it had nothing to write, or is on its way out
+            instance.kill()
+        else:
+            assert instance.find("No space left on device"), instance.tail(80)
+        disk.mend()
+        instance.start()
+        self._no_space.discard(number)
+
     def _hit_broker(self, fault: Fault) -> str:
         node = self._coordinator(str(fault.target))
         broker = self.cluster.brokers[node]
@@ -267,6 +319,10 @@ class World:
             broker.pause()
             self._over.wait(fault.duration_s)
             broker.resume()
+        elif fault.kind == "slow broker disk":
+            self._brokers_disk.slow(broker.data_dir, _SLOW_S)
+            self._over.wait(fault.duration_s)
+            self._brokers_disk.mend()
         else:
             if fault.kind == "kill broker":
                 broker.kill()
