@@ -9,12 +9,13 @@ SEED ?= 1
 MINUTES ?= 15
 ARGS ?=
 TESTS ?= tests
+OLDER ?= 3.9.1
 WORKERS ?= 2
 
-.PHONY: help setup run test fuzz faults simulate lint format bench lock clean
+.PHONY: help setup run test test-older fuzz faults simulate lint format bench lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: ## the locked Python environment in .venv (quick when it is up to date)
 	@scripts/setup.sh
@@ -31,12 +32,20 @@ test: setup ## every test, those on a real broker included; TESTS=tests/unit for
 	@$(BIN)/headrace cluster fetch --kafka-version 3.9.1 --registry > /dev/null
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(TESTS) $(ARGS)
 
+test-older: setup ## the tests of the classic protocol and of exactly once on brokers of OLDER=3.9.1; make test has some of them
+	@scripts/java.sh --jdk
+	@scripts/faketime.sh
+	@HEADRACE_KAFKA_VERSION=$(OLDER) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
+	  tests/cluster/kafka tests/cluster/runtime tests/cluster/test_three_brokers.py tests/cluster/test_topics.py \
+	  $(patsubst %,tests/cluster/course_revenue/test_%.py,broken_input exactly_once full_disk instances peers rebuild reset slow_disk) $(ARGS)
+
 fuzz: setup ## random topologies and inputs, the Java library against headrace: SEED=1 is the first of N=1000 cases
 	@scripts/java.sh --jdk
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --seed $(SEED) --cases $(if $(filter file,$(origin N)),1000,$(N)) $(ARGS)
 
-faults: setup ## brokers and instances killed, frozen, cut off by a seed: SEED=1 MINUTES=15 of each protocol and guarantee
+faults: setup ## brokers, instances, disks, clocks, the network fail by a seed: SEED=1 MINUTES=15 of each protocol and guarantee
 	@scripts/java.sh --jdk
+	@scripts/faketime.sh
 	@PYTHONPATH=tests $(BIN)/python -m faults --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
 simulate: setup ## the real runtime on virtual brokers and time, faults by seed: SEED=1 is the first of N=2000; N=1 tells all

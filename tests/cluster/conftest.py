@@ -1,6 +1,6 @@
 """Fixtures for tests on a real broker: one for the session, unless HEADRACE_BOOTSTRAP names one.
 
-HEADRACE_KAFKA_VERSION chooses its release.
+HEADRACE_KAFKA_VERSION chooses the release of brokers. Tests of what an older one does not have are left out then.
 """
 
 from __future__ import annotations
@@ -19,10 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+KAFKA_VERSION = os.environ.get("HEADRACE_KAFKA_VERSION")
+PROTOCOLS = ("classic", pytest.param("streams", marks=pytest.mark.streams_protocol))
+"""For ``parametrize``: both group protocols."""
+_STREAMS_SINCE = (4, 2)
+OLDER = KAFKA_VERSION is not None and tuple(map(int, KAFKA_VERSION.split(".")[:2])) < _STREAMS_SINCE
+"""Whether the brokers have the classic protocol alone."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "/tests/cluster/" in item.path.as_posix():
             item.add_marker(pytest.mark.cluster)
+    if OLDER:
+        left_out = [item for item in items if item.get_closest_marker("streams_protocol")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 STREAMS_GROUPS = {
@@ -36,10 +48,22 @@ RACK = {"broker.rack": "here"}
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def kafka_version() -> str | None:
+    """The release of brokers, for tests that start their own; None for the current one."""
+    return KAFKA_VERSION
+
+
+@pytest.fixture(scope="session")
+def group_protocols() -> tuple[str, ...]:
+    """Those that the brokers have."""
+    return ("classic",) if OLDER else ("classic", "streams")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str | None) -> Iterator[LocalCluster]:
     """A broker of this session's own; tests that stop or kill a broker make one themselves."""
-    directory, version = tmp_path_factory.mktemp("kafka"), os.environ.get("HEADRACE_KAFKA_VERSION")
-    with LocalCluster(directory, version=version, settings={**STREAMS_GROUPS, **RACK}, log=print) as running:
+    directory = tmp_path_factory.mktemp("kafka")
+    with LocalCluster(directory, version=kafka_version, settings={**STREAMS_GROUPS, **RACK}, log=print) as running:
         yield running
 
 

@@ -25,9 +25,10 @@ PARTITIONS = 6
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str | None) -> Iterator[LocalCluster]:
     """The brokers; none may be left when they are stopped."""
-    with LocalCluster(tmp_path_factory.mktemp("kafka"), brokers=3, heap_mb=384, racks=RACKS) as cluster:
+    directory = tmp_path_factory.mktemp("kafka")
+    with LocalCluster(directory, version=kafka_version, brokers=3, heap_mb=384, racks=RACKS) as cluster:
         yield cluster
         last = cluster.state()
         assert last is not None

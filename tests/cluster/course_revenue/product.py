@@ -44,6 +44,15 @@ would make the brokers roll a changelog's segment (``segment.ms``) and compact w
 
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 """A reader goes on by itself after these."""
+_MOVING = frozenset(
+    {
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    }
+)
+"""Brokers and clients do not know the same leader yet."""
 
 
 @dataclass
@@ -358,9 +367,17 @@ class Admin:
         level = IsolationLevel[isolation.upper()]
         kind: Any = OffsetSpec
         spec = kind.latest() if which == "latest" else kind.earliest()
-        wanted = {TopicPartition(topic, number): spec for number in range(self.topics()[topic])}
-        found = self._client.list_offsets(wanted, isolation_level=level, request_timeout=30)
-        return {tp.partition: future.result(timeout=40).offset for tp, future in found.items()}
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            # which also has the client look for leaders
+            wanted = {TopicPartition(topic, number): spec for number in range(self.topics()[topic])}
+            found = self._client.list_offsets(wanted, isolation_level=level, request_timeout=30)
+            try:
+                return {tp.partition: future.result(timeout=40).offset for tp, future in found.items()}
+            except KafkaException as e:
+                if e.args[0].code() not in _MOVING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def committed(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
         """By topic and partition, the committed offset and its metadata."""

@@ -1,4 +1,4 @@
-"""A disk without space, below the state directory and below the brokers' logs: nothing is lost or doubled."""
+"""A disk that is slow or full, below the state directory and below the brokers' logs: nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cluster.course_revenue.conftest import TOPICS
 from cluster.course_revenue.product import PATIENCE_S, Product, recent, wait_until
-from cluster.disks import small_disk
+from cluster.disks import FaultyDisk, small_disk
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # its __init__ re-exports it
 from course_revenue.sample import SampleSize, sample
 
@@ -16,6 +16,7 @@ from headrace.testing.cluster import LocalCluster
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
     from cluster.course_revenue.conftest import ProductFactory
 
 
@@ -51,10 +52,16 @@ def test_a_full_disk_below_the_stores_ends_the_instance_with_what_to_do_and_it_g
         watch.check()
 
 
-def test_a_full_disk_below_the_brokers_logs_ends_the_broker_and_the_instance_goes_on_when_it_is_back(
-    tmp_path: Path,
+def test_a_slow_disk_below_the_brokers_logs_is_waited_for_and_a_full_one_ends_the_broker_until_it_is_back(
+    tmp_path: Path, kafka_version: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with small_disk(tmp_path / "disk", 64) as disk, LocalCluster(disk.path / "kafka", heap_mb=384) as cluster:
+    slow = FaultyDisk(tmp_path / "slow")
+    for name, value in slow.environment.items():
+        monkeypatch.setenv(name, value)
+    with (
+        small_disk(tmp_path / "disk", 64) as disk,
+        LocalCluster(disk.path / "kafka", version=kafka_version, heap_mb=384) as cluster,
+    ):
         product = Product(cluster.bootstrap_servers, tmp_path, "course-revenue", {key: key for key in TOPICS}, 2)
         product.admin.create_topics([NewTopic(key, 2, 1, config=config) for key, config in TOPICS.items()])
         wait_until(lambda: TOPICS.keys() <= product.admin.topics().keys(), "the broker knows the topics")
@@ -63,6 +70,10 @@ def test_a_full_disk_below_the_brokers_logs_ends_the_broker_and_the_instance_goe
         try:
             product.load(1_000)
             watch.wait_for(product.sums.lines, "the first lines", product.tails)
+            slow.slow(disk.path, 0.25)
+            product.load(500, seed=3)
+            watch.wait_for(product.sums.lines, "those on the slow disk", product.tails)
+            slow.mend()
             disk.fill()
             more = recent(sample(SampleSize(lines=3_000, seed=2)))
             sending = threading.Thread(target=product.send, args=(more, PATIENCE_S))
@@ -71,8 +82,8 @@ def test_a_full_disk_below_the_brokers_logs_ends_the_broker_and_the_instance_goe
             disk.free()
             cluster.start()
             sending.join(PATIENCE_S)
-            assert product.sums.lines == 4_000
-            watch.wait_for(4_000, "all lines", product.tails)
+            assert product.sums.lines == 4_500
+            watch.wait_for(4_500, "all lines", product.tails)
             assert watch.latest() == product.sums.totals()
             instance.stop()
             watch.check()

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
+from cluster.conftest import PROTOCOLS
 from cluster.course_revenue.product import Instance, Product, recent, wait_until
 from course_revenue.sample import SampleSize, sample
 
@@ -115,7 +116,7 @@ def test_at_least_once_loses_nothing(product: Product, seeded: random.Random) ->
         one.stop()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "streams"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_crashed_instance_goes_on_long_before_its_session_would_run_out(
     product: Product, protocol: str, others: int

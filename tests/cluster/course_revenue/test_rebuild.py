@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+import pytest
 from cluster.course_revenue.product import START_MS, command, encode, lines, wait_until
 from cluster.course_revenue.test_reset import everything
 from course_revenue.following import JobOffsets, Watched
@@ -47,6 +48,7 @@ def test_what_a_producer_has_aborted_at_the_end_is_not_waited_for(product_factor
         wait_until(lambda: job.has_read(ends), "nothing is left")
 
 
+@pytest.mark.streams_protocol
 def test_a_rebuild_ends_with_the_same_totals_for_a_reader_that_overwrites_by_key(product: Product) -> None:
     watch = product.watch(exactly_once=False)
     a = product.instance("a", group_protocol="streams").start()

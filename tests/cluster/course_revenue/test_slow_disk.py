@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def test_stores_on_a_slow_disk_cost_no_membership_and_no_exactness(
-    product_factory: ProductFactory, unique: Callable[[str], str], tmp_path: Path
+    product_factory: ProductFactory, unique: Callable[[str], str], group_protocols: tuple[str, ...], tmp_path: Path
 ) -> None:
     # the brokers have 5 s for streams groups
     settings = {"session_timeout_ms": 5_000, "heartbeat_interval_ms": 500}
     disk, stores = FaultyDisk(tmp_path / "disk"), tmp_path / "stores"
-    products = {protocol: product_factory(2, application_id=unique(protocol)) for protocol in ("classic", "streams")}
+    products = {protocol: product_factory(2, application_id=unique(protocol)) for protocol in group_protocols}
     watches = {protocol: product.watch() for protocol, product in products.items()}
     for protocol, product in products.items():
         instance = product.instance("a", group_protocol=protocol, state_dir=stores / protocol, **settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 from cluster.course_revenue.product import Instance, Product, wait_until
 from cluster.course_revenue.test_instances import ALL_TASKS, flowing, share
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster.course_revenue.java import JavaJob
+
+pytestmark = pytest.mark.streams_protocol
 
 STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 STREAMS = {"group_protocol": "streams"}

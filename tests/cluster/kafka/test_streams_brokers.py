@@ -19,6 +19,8 @@ from headrace.testing.cluster import LocalCluster
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.streams_protocol
+
 SETTINGS = {**STREAMS_GROUPS, "group.streams.session.timeout.ms": "45000"}
 """The session has to be longer than a broker takes to start."""
 ALL = {TaskId(0, partition) for partition in range(2)}

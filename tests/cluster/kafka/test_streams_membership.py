@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from cluster.conftest import TopicFactory
 
+pytestmark = pytest.mark.streams_protocol
+
 
 @pytest.fixture
 def join(join_as: Callable[..., Member]) -> Callable[..., Member]:

@@ -1,6 +1,6 @@
 """Exactly once, restores and shared tasks on brokers of 3.9: tests of the current release's, run again.
 
-All classic tests run there by ``HEADRACE_KAFKA_VERSION=3.9.1 make test TESTS=…``; these are a choice.
+All of them run there by ``make test-older``; these are a choice.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cluster.conftest import PROTOCOLS
 from cluster.instances import wait_until
 from cluster.runtime.counting import counting, running, totals_of, write
 
@@ -37,7 +38,7 @@ def settings(app: dict[str, Any]) -> dict[str, Any]:
     return app | {"heartbeat.interval.ms": "500"}
 
 
-@pytest.mark.parametrize("protocol", ["classic", "streams"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_threads_come_and_go_while_it_runs(
     protocol: str, settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
 ) -> None:
@@ -241,7 +242,7 @@ def test_what_processors_send_as_they_close_is_aborted_or_arrives(
         admin.close()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "streams"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_error_may_end_every_instance_of_the_application(
     protocol: str, settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
