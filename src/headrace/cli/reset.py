@@ -100,6 +100,11 @@ def reset(
         plan = reset_application(admin, request, dry_run=dry_run, tell=say)
     finally:
         admin.close()
+    if internal is None:
+        note(
+            "internal topics are told by their names, among the topics that this principal may describe;"
+            " --topology names them all"
+        )
     if dry_run:
         note("dry run: nothing was changed")
         if plan.refusals:

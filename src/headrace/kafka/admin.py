@@ -467,19 +467,6 @@ class TopicAdmin:
             if error is not None:
                 raise StreamsException(f"setting the offset of group {group_id} for {tp} failed: {error}")
 
-    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget committed offsets of a group; it may have members as long as none subscribes to these topics.
-
-        Raises:
-            StreamsException: the first partition for which it failed.
-        """
-        asked = list(partitions)
-        if not asked:
-            return
-        for tp, error in self._group_admin().delete_offsets(group_id, asked).items():
-            if error is not None:
-                raise StreamsException(f"deleting the offset of group {group_id} for {tp} failed: {error}")
-
     def delete_group(self, group_id: str) -> None:
         """Delete a group without members, its committed offsets too. One that does not exist is no error.
 

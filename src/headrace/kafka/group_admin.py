@@ -242,15 +242,6 @@ class GroupAdmin:
         if said not in ("OK", kp.GroupIdNotFoundError.__name__):
             raise translate_group_error(getattr(kp, said)(), doing, needs)
 
-    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
-        """Forget committed offsets; Kafka's error name by partition, None where it went well."""
-        try:
-            outcome = self._admin.delete_group_offsets(group_id, [ClientPartition(*tp) for tp in partitions])
-        except Exception as error:
-            needs = (Acl("Delete", "group", group_id),)
-            raise translate_group_error(error, f"deleting offsets of group {group_id}", needs) from error
-        return _error_names(outcome)
-
     def close(self) -> None:
         """Free the connections."""
         self._admin.close()

@@ -32,6 +32,8 @@ _INTERNAL_SUFFIX: Final = re.compile(
 )
 _GENERATED_NAME: Final = re.compile(r"(KSTREAM|KTABLE)-[A-Z-]+-\d{10}|[^-]+-STATE-STORE-\d{10}")
 _MEMBERS_GONE_S: Final = 30.0
+_FORGOTTEN_S: Final = 60.0
+_LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,10 @@ class ResetPlan:
     """What would be done, and why not.
 
     ``offsets`` are committed for the input topics; ``forget`` are partitions of deleted topics whose committed offsets
-    go too; ``delete`` are topics; ``kept`` are topics that look internal but could be another application's, with the
-    reason. A streams group goes as a whole (``delete_group``), since it keeps its topology, and ``keep`` is what of its
-    committed offsets is set again. ``notes`` say where an offset is not the one that was asked for. ``refusals`` are
-    why nothing may be done (empty: it may).
+    go with them; ``delete`` are topics; ``kept`` are topics that look internal but could be another application's, with
+    the reason. A streams group goes as a whole (``delete_group``), since it keeps its topology, and ``keep`` is what of
+    its committed offsets is set again. ``notes`` say where an offset is not the one that was asked for. ``refusals``
+    are why nothing may be done (empty: it may).
     """
 
     application_id: str
@@ -150,7 +152,15 @@ def application_topics(topology: Topology, application_id: str) -> tuple[tuple[s
 
 
 def look(admin: TopicAdmin, request: ResetRequest) -> ClusterView:
-    """Asks the brokers for everything that ``plan_reset`` needs. Changes nothing."""
+    """Asks the brokers for everything that ``plan_reset`` needs. Changes nothing.
+
+    Raises:
+        AuthorizationException: a permission is missing, which the message names. That of describing an internal topic
+            is missed only where the topology names the topic: brokers leave it out of the list of all topics.
+        TimeoutException: the brokers do not answer.
+    """
+    # one that may not be described would not be deleted, and nobody would know
+    admin.partition_counts(request.internal_topics or ())
     group = admin.describe_group(request.application_id)
     partitions = [
         TopicPartition(topic, number)
@@ -214,25 +224,41 @@ def plan_reset(request: ResetRequest, view: ClusterView) -> ResetPlan:
 
 
 def carry_out(admin: TopicAdmin, plan: ResetPlan) -> None:
-    """Does what a plan says.
+    """Does what a plan says. Topics go first: with offsets at the start beside old state all would be counted twice.
 
     Raises:
         IllegalStateException: the plan has refusals; nothing was changed.
-        TimeoutException: members did not leave in time; nothing else was changed.
+        TimeoutException: members did not leave in time; nothing else was changed. Or the brokers do not answer.
         StreamsException: a step failed. The whole may be tried again: every step may be repeated.
     """
     if plan.refusals:
         raise IllegalStateException(f"nothing was reset: {'; '.join(plan.refusals)}")
     if plan.remove_members:
         _remove_members(admin, plan.application_id)
+    admin.delete_topics(plan.delete)
     offsets = {tp: OffsetAndMetadata(offset) for tp, offset in plan.offsets.items()}
     if plan.delete_group:
         admin.delete_group(plan.application_id)
         admin.alter_group_offsets(plan.application_id, {**plan.keep, **offsets})
     else:
+        _await_forgotten(admin, plan)
         admin.alter_group_offsets(plan.application_id, offsets)
-        admin.delete_group_offsets(plan.application_id, plan.forget)
-    admin.delete_topics(plan.delete)
+
+
+def _await_forgotten(admin: TopicAdmin, plan: ResetPlan) -> None:
+    """Waits until the brokers have forgotten the offsets of topics that they deleted, as they do by themselves.
+
+    In topics made anew under the old names these offsets would pass over records. The brokers do not delete offsets of
+    topics that they do not have when they are asked to.
+    """
+    deadline = time.monotonic() + _FORGOTTEN_S
+    while left := sorted(set(plan.forget) & admin.group_offsets(plan.application_id).keys()):
+        if time.monotonic() > deadline:
+            raise TimeoutException(
+                f"the topic of {left[0]} is deleted, but group {plan.application_id} still has an offset in it after"
+                f" {_FORGOTTEN_S:.0f} s: the offsets of the input topics were not set. Try again"
+            )
+        time.sleep(_LOOK_S)
 
 
 def _remove_members(admin: TopicAdmin, group_id: str) -> None:

@@ -44,8 +44,8 @@ def test_a_reset_leads_to_the_same_totals_and_touches_no_other_id(product_factor
     other = product_factory(application_id=f"{ours.application_id}-b", inputs_of=ours)
     ours.load(2_000)
     watch, other_watch = ours.watch(), other.watch()
-    # the default session timeout: the brokers keep a killed member for 45 s
-    a = ours.instance("a", session_timeout_ms=45_000).start()
+    # the brokers keep a killed member for longer than the test takes
+    a = ours.instance("a", session_timeout_ms=300_000).start()
     b = other.instance("a", statestore_cache_max_bytes=0).start()
     for one in (watch, other_watch):
         one.wait_for(2_000, "both count the lines", lambda: ours.tails() + other.tails())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cluster.instances import wait_until
 from cluster.kafka.members import classic_member, drive
 from confluent_kafka import Producer
 
@@ -84,18 +85,19 @@ def test_the_latest_offset_is_the_high_watermark_unless_asked_otherwise(
     producer.close()
 
 
-def test_group_offsets_are_set_listed_and_forgotten(
+def test_group_offsets_are_set_and_listed_and_those_of_a_deleted_topic_forgotten(
     admin: TopicAdmin, topic_factory: TopicFactory, unique: Callable[[str], str]
 ) -> None:
-    topic, group = topic_factory("in", 2), unique("group")
+    topic, deleted, group = topic_factory("in", 2), topic_factory("gone"), unique("group")
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     assert admin.group_offsets(group) == {}
     admin.alter_group_offsets(group, {first: OffsetAndMetadata(4, "m"), second: OffsetAndMetadata(5, "")})
     assert admin.group_offsets(group) == {first: OffsetAndMetadata(4, "m"), second: OffsetAndMetadata(5, "")}
     assert admin.list_groups()[group] == "classic"
     assert not admin.describe_group(group).active
-    admin.delete_group_offsets(group, [first])
-    assert admin.group_offsets(group) == {second: OffsetAndMetadata(5, "")}
+    admin.alter_group_offsets(group, {TopicPartition(deleted, 0): OffsetAndMetadata(6, "")})
+    admin.delete_topics([deleted])
+    wait_until(lambda: admin.group_offsets(group).keys() == {first, second}, "the brokers forget the offset")
 
 
 def test_a_group_with_members_is_described_and_protected(

@@ -8,8 +8,10 @@ import pytest
 from course_revenue.contract import OnBrokenLine
 from course_revenue.preflight import Findings, Seen, Wanted, judge, wanted
 from course_revenue.settings import Dedupe, Settings
+from course_revenue.succession import Succession, succession
 
 from headrace import StreamsConfig, TopicPartition
+from headrace.records import OffsetAndMetadata
 from headrace.topics import TopicSetting
 
 SETTINGS = Settings(on_broken_line=OnBrokenLine.REJECT, dedupe=Dedupe.LINE_KEY, dedupe_retention_ms=1000)
@@ -76,6 +78,40 @@ def test_before_the_first_start_internal_topics_are_not_missed() -> None:
     seen = good()
     counts = {topic: count for topic, count in seen.partitions.items() if not topic.startswith("app-")}
     assert found(replace(seen, partitions=counts)) == Findings()
+
+
+@pytest.mark.parametrize("topic", [REPARTITION, TOTALS, REMEMBERED])
+def test_a_job_that_has_counted_does_not_start_without_its_totals_or_what_is_in_none_yet(topic: str) -> None:
+    seen = good()
+    counts = {name: count for name, count in seen.partitions.items() if name != topic}
+    refusals = found(replace(seen, partitions=counts, counted=True)).refusals
+    if topic == REMEMBERED:
+        # dedupe was turned on: it knows the lines from now on
+        assert refusals == ()
+        return
+    (refusal,) = refusals
+    assert refusal.what.startswith(f"{topic} is missing, though app has counted lines")
+    assert refusal.fix.startswith("course-revenue rebuild --config app.properties")
+
+
+@pytest.mark.parametrize(
+    ("to", "what"),
+    [
+        (Succession("app-v2", done=False), "a switch from app to app-v2 was begun and has not ended"),
+        (Succession("app-v2", done=True), "app-v2 has taken the place of app"),
+    ],
+)
+def test_a_job_that_is_given_up_does_not_start(to: Succession, what: str) -> None:
+    (refusal,) = found(replace(good(), succession=to)).refusals
+    assert what in refusal.what
+    assert "course-revenue rebuild --config app.properties --shadow --switch" in refusal.fix
+
+
+def test_who_takes_the_place_is_read_from_the_offsets_of_the_lines_alone() -> None:
+    mark = OffsetAndMetadata(7, "course-revenue: switched to app-v2")
+    stream_time = OffsetAndMetadata(7, "AgAAAZ")
+    assert succession({TopicPartition(LINES, 0): stream_time, TopicPartition(COURSES, 0): mark}, LINES) is None
+    assert succession({TopicPartition(LINES, 1): mark}, LINES) == Succession("app-v2", done=True)
 
 
 @pytest.mark.parametrize("topic", [LINES, COURSES, OUTPUT, REJECTED])

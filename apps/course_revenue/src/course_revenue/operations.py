@@ -55,7 +55,7 @@ def check_before_run(config: Path, product: Settings, streams_config: StreamsCon
     """
     brokers = ",".join(streams_config.bootstrap_servers)
     try:
-        findings = preflight.check(brokers, str(config), product, streams_config)
+        findings = preflight.check(brokers, str(config), product, streams_config, starting=True)
     except TimeoutException as error:
         log.warning("the brokers are not checked before the start: %s", error)
         return

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.formats import formats
-from course_revenue.topology import build_topology
-from headrace.errors import KafkaException
+from course_revenue.succession import Succession, succession
+from course_revenue.topology import STORE, build_topology
+from headrace.errors import AuthorizationException, KafkaException
 from headrace.records import TopicPartition
 from headrace.topics import TopicAdmin, TransactionalWriter
 
@@ -59,6 +60,7 @@ class Wanted:
     """What the job needs.
 
     Attributes:
+        application_id: whose group and internal topics are looked at.
         brokers: ``host:port`` list, for the commands.
         config: the properties file, for the commands; None when there was none.
         settings: the product's own.
@@ -67,12 +69,22 @@ class Wanted:
         transactions: whether the processing guarantee needs them.
     """
 
+    application_id: str
     brokers: str
     config: str | None
     settings: Settings
     repartition: frozenset[str]
     changelogs: Mapping[str, Mapping[str, str]]
     transactions: bool
+
+    @property
+    def holding(self) -> frozenset[str]:
+        """The internal topics without which a job that has counted lines cannot go on.
+
+        They hold its totals and what is in none yet. The memory of lines that come again may begin empty, as when it is
+        turned on later.
+        """
+        return self.repartition | {f"{self.application_id}-{STORE}-changelog"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +97,8 @@ class Seen:
         replicas: the least number of replicas that a partition of theirs has.
         starts: log starts of the input topics.
         transactions: why transactions do not work; None when they do, or are not needed.
+        counted: whether the job's committed offsets say that it has read lines.
+        succession: who takes the job's place; None: nobody.
     """
 
     partitions: Mapping[str, int]
@@ -92,6 +106,8 @@ class Seen:
     replicas: Mapping[str, int] = field(default_factory=dict[str, int])
     starts: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     transactions: str | None = None
+    counted: bool = False
+    succession: Succession | None = None
 
     def value(self, topic: str, name: str) -> str:
         """The config that holds for a topic."""
@@ -115,6 +131,7 @@ def wanted(brokers: str, config: str | None, settings: Settings, streams: Stream
     parts = build_topology(settings, streams.values(), values=values).build(application_id).subtopologies
     sources = {topic for part in parts for topic in part.source_changelogs}
     return Wanted(
+        application_id,
         brokers,
         config,
         settings,
@@ -124,7 +141,9 @@ def wanted(brokers: str, config: str | None, settings: Settings, streams: Stream
     )
 
 
-def check(brokers: str, config: str | None, settings: Settings, streams: StreamsConfig) -> Findings:
+def check(
+    brokers: str, config: str | None, settings: Settings, streams: StreamsConfig, *, starting: bool = False
+) -> Findings:
     """Looks at the brokers and judges. Changes nothing, but for an empty transaction that is begun by nobody.
 
     Args:
@@ -132,6 +151,7 @@ def check(brokers: str, config: str | None, settings: Settings, streams: Streams
         config: the properties file, for the commands that the findings name.
         settings: the product's own settings.
         streams: the application's.
+        starting: whether the job starts next. Who may not see its group may not join it either, and is told so then.
 
     Raises:
         TimeoutException: the brokers do not answer.
@@ -140,7 +160,7 @@ def check(brokers: str, config: str | None, settings: Settings, streams: Streams
     needs = wanted(brokers, config, settings, streams)
     admin = TopicAdmin(streams.admin_config(), timeout_ms=int(_TIMEOUT_S * 1000))
     try:
-        seen = look(admin, needs)
+        seen = look(admin, needs, starting=starting)
     finally:
         admin.close()
     if not needs.transactions:
@@ -149,9 +169,16 @@ def check(brokers: str, config: str | None, settings: Settings, streams: Streams
     return judge(needs, replace(seen, transactions=why))
 
 
-def look(admin: TopicAdmin, needs: Wanted) -> Seen:
-    """Asks the brokers about every topic that the job needs."""
+def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
+    """Asks the brokers about every topic that the job needs, and about its group; see ``check``."""
     settings = needs.settings
+    # before the topics: an instance that starts at the same time makes its topics first, and commits then
+    try:
+        committed = admin.group_offsets(needs.application_id)
+    except AuthorizationException:
+        if not starting:
+            raise
+        committed = {}
     topics = {*_own_topics(settings), *needs.repartition, *needs.changelogs}
     partitions = admin.partition_counts(topics)
     inputs = [
@@ -159,11 +186,14 @@ def look(admin: TopicAdmin, needs: Wanted) -> Seen:
         for topic in (settings.lines, settings.courses)
         for number in range(partitions.get(topic, 0))
     ]
+    starts = admin.list_offsets(inputs, "earliest")
     return Seen(
         partitions,
         admin.topic_settings(partitions),
         admin.replication_factors(partitions),
-        admin.list_offsets(inputs, "earliest"),
+        starts,
+        counted=any(tp.topic == settings.lines and at.offset > starts.get(tp, 0) for tp, at in committed.items()),
+        succession=succession(committed, settings.lines),
     )
 
 
@@ -187,11 +217,20 @@ def _own_topics(settings: Settings) -> list[str]:
 
 def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
     settings = needs.settings
+    if seen.succession is not None:
+        yield _succeeded(needs, seen.succession)
     create = f"course-revenue topics {_with_config(needs)}"
     for topic in _own_topics(settings):
         if topic not in seen.partitions:
             yield Finding(f"topic {topic} does not exist", create)
     yield from _counts(needs, seen)
+    if seen.counted:
+        for topic in sorted(needs.holding - seen.partitions.keys()):
+            yield Finding(
+                f"{topic} is missing, though {needs.application_id} has counted lines: what it held would be in no"
+                " total. Somebody deleted it, or a rebuild was cut short: stop every instance, and rebuild",
+                f"course-revenue rebuild {_with_config(needs)}, first with --dry-run",
+            )
     for topic, made_with in sorted(needs.changelogs.items()):
         if topic in seen.partitions:
             yield from _changelog(needs, seen, topic, made_with)
@@ -213,6 +252,20 @@ def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
             "give the job Write on transactional ids that begin with its application.id, and the brokers a"
             " transaction.state.log.replication.factor and min.isr that as many of them as there are can fulfil",
         )
+
+
+def _succeeded(needs: Wanted, to: Succession) -> Finding:
+    if not to.done:
+        return Finding(
+            f"a switch from {needs.application_id} to {to.application_id} was begun and has not ended",
+            f"course-revenue rebuild {_with_config(needs)} --shadow --switch ends it",
+        )
+    return Finding(
+        f"{to.application_id} has taken the place of {needs.application_id}: both would write to"
+        f" {needs.settings.output}, and totals would fall",
+        f"start the instances with the file that has application.id={to.application_id}; where the switch was cut short"
+        f" and there is none, course-revenue rebuild {_with_config(needs)} --shadow --switch writes it",
+    )
 
 
 def _counts(needs: Wanted, seen: Seen) -> Iterator[Finding]:

@@ -3,7 +3,9 @@
 Names follow from the job's: ``course-revenue`` and ``commerce.course_revenue`` give ``course-revenue-v2`` and
 ``commerce.course_revenue.v2``, and the next time ``-v3``. Readers stay at the job's output topic all the time. Building
 the shadow changes nothing for them. The switch puts the totals that differ into that topic, in one transaction, while
-neither job runs; then the application id of the shadow is the job's, and writes to the topic that it had.
+neither job runs; then the application id of the shadow is the job's, and writes to the topic that it had. Before that
+the job is marked as given up (``succession.py``): killed from there on, the switch goes on where it was, and meanwhile
+no instance of the job starts.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from course_revenue.options import Target, target
 from course_revenue.reconciling import reconcile_job
 from course_revenue.rejected import read_rejected
 from course_revenue.settings import PREFIX
+from course_revenue.succession import Succession, give_place, succession
 from course_revenue.topics import wanted_topics
 from course_revenue.totals import open_totals
 from headrace import Serdes
@@ -129,6 +132,9 @@ def plan(shadow: Shadow, *, from_gap: bool) -> Plan:
         refusals.append(f"topic {output} does not exist: there is no job to be a shadow of")
     if view.group.active:
         refusals.append(rebuilding.live(shadow.job, view))
+    taken = taken_by(shadow)
+    if taken is not None:
+        refusals.append(given_up(shadow, taken))
     # what it has read already cannot be missing
     starts = {tp: start for tp, start in view.positions.starts.items() if tp not in view.positions.committed}
     lost = rebuilding.lost_lines(lines, starts)
@@ -136,6 +142,34 @@ def plan(shadow: Shadow, *, from_gap: bool) -> Plan:
         refusals.append(rebuilding.gap(lines, lost))
     again = rebuilding.lines_to_read(lines, view.positions)
     return Plan(shadow, again, view.group.type is not None, tuple(refusals))
+
+
+def taken_by(shadow: Shadow) -> Succession | None:
+    """Who takes the job's place, when a switch has come so far that there is no way back."""
+    application_id = shadow.live.application_id
+    with _admin(shadow) as admin:
+        known = admin.describe_group(application_id).type is not None
+        return succession(admin.group_offsets(application_id) if known else {}, shadow.live.settings.lines)
+
+
+def given_up(shadow: Shadow, taken: Succession) -> str:
+    """Why a job that is given up gets no shadow."""
+    return (
+        f"{taken.application_id} {'has taken' if taken.done else 'is taking'} the place of"
+        f" {shadow.live.application_id}: --switch ends the switch where it was cut short. The next rebuild is that of"
+        f" {taken.application_id}, with the file that has its application.id"
+    )
+
+
+def give_up(shadow: Shadow, *, done: bool) -> None:
+    """Marks the job, which must not run: its place is taken, or (``done``) the totals are put in place, too.
+
+    Raises:
+        StreamsException: an instance of it runs.
+    """
+    live = shadow.live
+    with _admin(shadow) as admin:
+        give_place(admin, live.application_id, live.settings.lines, Succession(shadow.application_id, done))
 
 
 def make_topics(shadow: Shadow) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from course_revenue.shadow import Shadow
+    from course_revenue.succession import Succession
 
 _PATIENCE_S = 60.0
 
@@ -50,8 +51,11 @@ def build(asked: Asked) -> int:
 
 
 def switch_over(asked: Asked) -> int:
-    """Lets the shadow take the job's place; the exit code."""
+    """Lets the shadow take the job's place, or ends what an earlier call has begun; the exit code."""
     made = shadow.shadow_of(asked.config, asked.settings)
+    taken = shadow.taken_by(made)
+    if taken is not None:
+        return _go_on(asked, made, taken)
     live = made.live
     if not shadow.is_there(made):
         raise RefusedError(f"there is no shadow of {live.application_id} to switch to: {_again(asked)} builds it")
@@ -60,9 +64,7 @@ def switch_over(asked: Asked) -> int:
         f"switch from application {live.application_id} to {made.application_id}:",
         f"  let {made.application_id} count what came since it was built, while {live.application_id} goes on",
         f"  wait until every instance of {live.application_id} is stopped; from then on totals stand still",
-        f"  put the totals that differ into {live.settings.output}, in one transaction",
-        f"  delete {', '.join(made.own_topics())}",
-        f"  write a file beside {asked.config.name} with application.id={made.application_id}, to start instances with",
+        *_last_steps(asked, made, put=False),
         *(f"refused: {why}" for why in plan.refusals),
     )
     code = propose(lines, plan.refusals, "Switch?", dry_run=asked.dry_run, yes=asked.yes)
@@ -76,13 +78,52 @@ def switch_over(asked: Asked) -> int:
     if not _compared(made):
         raise RefusedError(f"nothing was switched: the shadow does not agree with the input: {_reconcile(asked, made)}")
     shadow.await_nobody(made, note, lambda: None, 0.0)
-    put = shadow.put_totals(made)
-    note(f"put {put:,} totals into {live.settings.output}")
-    outcome = reconcile_job(
-        target(asked.config, [*asked.settings, f"application.id={made.application_id}"], None), timeout_s=_PATIENCE_S
+    shadow.give_up(made, done=False)
+    return _put_in_place(asked, made)
+
+
+def _go_on(asked: Asked, made: Shadow, taken: Succession) -> int:
+    """What is left of a switch that was begun; the exit code."""
+    live = made.live
+    if taken.application_id != made.application_id:
+        raise RefusedError(shadow.given_up(made, taken))
+    lines = (
+        f"go on with the switch from application {live.application_id} to {made.application_id}:",
+        *_last_steps(asked, made, put=taken.done),
     )
+    code = propose(lines, (), "Go on?", dry_run=asked.dry_run, yes=asked.yes)
+    if code is not None:
+        return code
+    if taken.done:
+        return _finish(asked, made)
+    shadow.await_nobody(made, note, lambda: None, 0.0)
+    return _put_in_place(asked, made)
+
+
+def _last_steps(asked: Asked, made: Shadow, *, put: bool) -> list[str]:
+    """The steps from the one on behind which there is no way back, for a person."""
+    live = made.live
+    return [
+        *(() if put else (f"  put the totals that differ into {live.settings.output}, in one transaction",)),
+        f"  delete {', '.join(made.own_topics())}",
+        f"  write a file beside {asked.config.name} with application.id={made.application_id}, to start instances with",
+    ]
+
+
+def _put_in_place(asked: Asked, made: Shadow) -> int:
+    put = shadow.put_totals(made)
+    shadow.give_up(made, done=True)
+    note(f"put {put:,} totals into {made.live.settings.output}")
+    return _finish(asked, made)
+
+
+def _finish(asked: Asked, made: Shadow) -> int:
+    live = made.live
+    settings = [*asked.settings, f"application.id={made.application_id}"]
+    outcome = reconcile_job(target(asked.config, settings, None), timeout_s=_PATIENCE_S)
     note(reports.summary(outcome))
     if not outcome.comparison.agrees:
+        say(f"the totals do not agree with the input: {_command('reconcile', asked.config, settings)} tells more")
         return FAILED
     shadow.drop_topics(made)
     new = shadow.write_config(made, asked.config)
@@ -90,7 +131,7 @@ def switch_over(asked: Asked) -> int:
         say(f"start the instances with application.id={made.application_id} where {live.application_id} was set")
     else:
         say(f"start the instances with the new file: course-revenue run --config {new}")
-    say(f"never start {live.application_id} again: it would write to {live.settings.output}, too")
+    say(f"{live.application_id} does not start any more: it would write to {live.settings.output}, too")
     return 0
 
 
