@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from cluster.course_revenue.product import Instance, command
+from cluster.instances import Instance as AnyInstance
 from cluster.instances import wait_until
 from cluster.runtime.counting import running
 from course_revenue.checks import reconcile, sum_input
-from course_revenue.formats import Format, formats, schemas
+from course_revenue.formats import schemas
+from course_revenue.lake.table import LakeTable
+from course_revenue.options import target
 from course_revenue.sample import SampleSize
-from course_revenue.settings import Settings
 from course_revenue.topics import load_sample, read_lines, wanted_topics
-from course_revenue.topology import build_topology
 from course_revenue.totals import open_totals
 from unit.serdes.registry.messages import Customer, Order, Refund, WiderOrder
 
@@ -40,7 +44,7 @@ from headrace.serdes.registry.avro import AvroSchema, GenericAvroSerde, GenericR
 from headrace.serdes.registry.avro_types import avro_schema
 from headrace.serdes.registry.json_schema import KafkaJsonSchemaSerde
 from headrace.serdes.registry.protobuf import KafkaProtobufSerde
-from headrace.testing.processes import ClusterError, process_start
+from headrace.testing.processes import ClusterError, free_port, process_start
 from headrace.testing.registry import LocalRegistry
 from headrace.topics import NewTopic as Topic
 from headrace.topics import TopicReader, TopicWriter, ensure_topics
@@ -316,33 +320,67 @@ def test_results_wait_while_the_registry_is_down(
     assert unique("kept") in SchemaRegistryClient(where).get_subjects()
 
 
-def test_course_revenue_in_avro(
+def test_course_revenue_and_its_readers_in_avro(
     registry: LocalRegistry, tmp_path: Path, bootstrap_servers: str, unique: Callable[[str], str]
 ) -> None:
-    product = Settings(unique("lines"), unique("courses"), unique("output"), unique("rejected"), format=Format.AVRO)
-    values = formats(product.format, at(registry))
-    ensure_topics(bootstrap_servers, wanted_topics(product, partitions=2, lines_retention_ms=-1))
-    load_sample(bootstrap_servers, product, SampleSize(lines=200, courses=10, duplicates=0.1), values=values)
+    topics = {key: unique(key) for key in ("lines", "courses", "output", "rejected")}
+    named = {f"course.revenue.topic.{key}": name for key, name in topics.items()}
+    product = Instance(
+        "course-revenue",
+        tmp_path,
+        {
+            "application.id": unique("course-revenue"),
+            "bootstrap.servers": bootstrap_servers,
+            "processing.guarantee": "exactly_once_v2",
+            "commit.interval.ms": "100",
+            "course.revenue.format": "avro",
+            "schema.registry.url": registry.url,
+            **named,
+        },
+    )
+    product.configure()
+    at_job = target(product.config_file, None, None)
+    ensure_topics(bootstrap_servers, wanted_topics(at_job.settings, partitions=2, lines_retention_ms=-1))
     client = SchemaRegistryClient(registry.url)
-    client.set_compatibility("FULL_TRANSITIVE", f"{product.lines}-value")
-    settings = {
-        "application.id": unique("course-revenue"),
-        "bootstrap.servers": bootstrap_servers,
-        "processing.guarantee": "exactly_once_v2",
-        "commit.interval.ms": "100",
-        "state.dir": str(tmp_path / "state"),
-    }
-    sums = sum_input(read_lines(bootstrap_servers, product), values.decode_line(product.lines))
+    size = SampleSize(lines=200, courses=10, duplicates=0.1)
+    load_sample(bootstrap_servers, at_job.settings, size, values=at_job.values)
+    client.set_compatibility("FULL_TRANSITIVE", f"{topics['lines']}-value")
+    sums = sum_input(read_lines(bootstrap_servers, at_job.settings), at_job.values.decode_line(topics["lines"]))
     assert (sums.fates.broken, sums.fates.undecodable) == (0, 0)
-    with (
-        running(build_topology(product, values=values), settings),
-        open_totals(bootstrap_servers, product, values=values) as table,
-    ):
-        wait_until(
-            lambda: table.poll(0.1) is not None and reconcile(sums, table.values).equal, "the sums in the totals"
-        )
+
+    def says(url: str) -> str:
+        """The grand total that the page has, in cents."""
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return str(json.loads(answer.read())["sums"]["net_cents"])
+        except OSError:
+            return ""
+
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    page = AnyInstance(
+        "page", tmp_path, ("-m", "course_revenue", "dashboard", "--port", str(port)), product.config
+    ).start()
+    product.start()
+    try:
+        with open_totals(bootstrap_servers, at_job.settings, values=at_job.values) as table:
+            wait_until(
+                lambda: table.poll(0.1) is not None and reconcile(sums, table.values).equal,
+                "the sums in the totals",
+                detail=product.tail,
+            )
+            net = sum(total.net_cents for total in table.values.values())
+        # every reader, of the same topics while the job runs
+        assert "10 courses: " in command(product, "reconcile")
+        command(product, "lake", "--once", "--table", str(tmp_path / "table"))
+        landed = LakeTable(str(tmp_path / "table")).snapshot().totals
+        assert landed == table.values
+        wait_until(lambda: says(f"{url}/status") == str(net), "the page has the sum", detail=page.tail)
+    finally:
+        product.end()
+        page.end()
     assert (
-        client.get_latest_version(f"{product.output}-value").schema.text == AvroSchema(schemas()["Revenue"]).schema.text
+        client.get_latest_version(f"{topics['output']}-value").schema.text
+        == AvroSchema(schemas()["Revenue"]).schema.text
     )
 
 
