@@ -26,9 +26,12 @@ PROPERTIES = {
 
 def needed(command: str, *, makes_topics: bool = True, **settings: str) -> set[Grant]:
     given: dict[str, Any] = PROPERTIES | {key.replace("_", "."): value for key, value in settings.items()}
-    streams = StreamsConfig.load(without_product_keys(given))
-    needs = wanted("kafka:9092", None, Settings.of(given), streams)
-    return set(grants(command, Job("course-revenue", needs, makes_topics)))
+    own = {"application.id": "course-revenue-v2", "course.revenue.topic.output": "commerce.course_revenue.v2"}
+    live, beside = (
+        wanted("kafka:9092", None, Settings.of(one), StreamsConfig.load(without_product_keys(one)))
+        for one in (given, given | own | {"course.revenue.topic.rejected": "commerce.course_revenue.rejected.v2"})
+    )
+    return set(grants(command, Job(live, makes_topics, beside)))
 
 
 def printed(tmp_path: Path, *options: str) -> list[str]:
@@ -52,11 +55,26 @@ def test_the_page_names_every_command() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_is_allowed_on_every_topic_nor_on_the_cluster(command: str) -> None:
+    made_up = ("rehearsal-", "course-revenue-rehearsal-")
     for grant in needed(command):
         assert grant.operation not in ("All", "Alter", "AlterConfigs", "ClusterAction", "IdempotentWrite")
+        if command == "rehearse":
+            assert (grant.prefixed, grant.name in made_up) == (True, True)
+            continue
         assert grant.name.startswith(("course-revenue", "commerce."))
-        assert not grant.prefixed or grant.name == "course-revenue-"
+        assert not grant.prefixed or grant.name in ("course-revenue-", "course-revenue-v2-")
         assert grant.operation != "Delete" or not grant.prefixed
+
+
+def test_beside_the_live_job_nothing_of_it_is_written_before_the_switch() -> None:
+    live = {"course-revenue-", "course-revenue", "commerce.course_revenue", "commerce.course_revenue.rejected"}
+    building, switching = needed("rebuild --shadow"), needed("rebuild --shadow --switch")
+    assert {grant.operation for grant in building if grant.name in live} == {"Read", "Describe"}
+    assert {grant for grant in switching - building if grant.name in live} == {
+        Grant("Write", "topic", "commerce.course_revenue"),
+        Grant("Write", "topic", "commerce.course_revenue.rejected"),
+        Grant("Read", "group", "course-revenue"),
+    }
 
 
 def test_only_exactly_once_needs_transactional_ids() -> None:

@@ -9,6 +9,7 @@ import typer
 from course_revenue import preflight
 from course_revenue.options import ConfigFile, Set, target
 from course_revenue.permissions import COMMANDS, Job, grants, script
+from course_revenue.shadow import shadow_of
 from headrace.cli.common import say
 from headrace.errors import ConfigException
 
@@ -35,9 +36,9 @@ def acls(
     """Print the kafka-acls.sh commands that allow what commands need, with these settings. Asks no broker."""
     at = target(config, settings, None)
     job = Job(
-        at.application_id,
         preflight.wanted(at.brokers, str(config), at.settings, at.streams_config),
         makes_topics=not topics_exist,
+        shadow=shadow_of(config, settings or ()).job.needs,
     )
     chosen = wanted or ["run"]
     unknown = [command for command in chosen if command not in COMMANDS]

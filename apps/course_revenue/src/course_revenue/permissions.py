@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.preflight import PROBE
+from course_revenue.rehearsal import REHEARSAL, rehearsal_id
 from course_revenue.rejected import REPLAY
+from course_revenue.shadow import SWITCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,14 +44,19 @@ class Job:
     """Whose topics and group the commands are about.
 
     Attributes:
-        application_id: ``application.id``.
         needs: what the job needs of the brokers.
         makes_topics: whether it makes its internal topics, rather than finding them made.
+        shadow: what its shadow needs, of which commands beside it are about.
     """
 
-    application_id: str
     needs: Wanted
     makes_topics: bool = True
+    shadow: Wanted | None = None
+
+    @property
+    def application_id(self) -> str:
+        """``application.id``."""
+        return self.needs.application_id
 
     @property
     def internal(self) -> str:
@@ -88,6 +95,8 @@ def _run(job: Job) -> _Grants:
 
 def _check(job: Job) -> _Grants:
     yield from _topics("Describe DescribeConfigs", *_own(job))
+    # whether it has counted lines, and whether another job has its place
+    yield Grant("Describe", "group", job.application_id)
     yield Grant("Describe", "topic", job.internal, prefixed=True)
     yield Grant("DescribeConfigs", "topic", job.internal, prefixed=True)
     if job.needs.transactions:
@@ -129,8 +138,6 @@ def _rejected_replay(job: Job) -> _Grants:
 def _reset(job: Job) -> _Grants:
     settings = job.needs.settings
     yield from _topics("Read", settings.lines, settings.courses)
-    # the group forgets its offsets in repartition topics, which Kafka takes for reading them
-    yield from _topics("Read", *sorted(job.needs.repartition))
     yield from _topics("Delete", *sorted({*job.needs.repartition, *job.needs.changelogs}))
     yield Grant("Read", "group", job.application_id)
     yield Grant("Delete", "group", job.application_id)
@@ -141,6 +148,37 @@ def _rebuild(job: Job) -> _Grants:
     yield from _run(job)
     yield from _reset(job)
     yield from _reconcile(job)
+
+
+def _shadow(job: Job) -> _Grants:
+    # an instance of the command's own under the other application id; both jobs are compared with the input
+    assert job.shadow is not None
+    beside = Job(job.shadow, job.makes_topics)
+    yield from _run(beside)
+    yield from _topics("Create", *_own(beside)[2:])
+    yield from _reconcile(beside)
+    yield from _reconcile(job)
+
+
+def _switch(job: Job) -> _Grants:
+    # totals and lines go where the job's are, and the job is marked as given up
+    assert job.shadow is not None
+    yield from _shadow(job)
+    yield from _topics("Delete", *_own(Job(job.shadow))[2:])
+    yield from _topics("Write", *_own(job)[2:])
+    yield Grant("Read", "group", job.application_id)
+    yield Grant("Write", "transactional-id", f"{job.internal}{SWITCH}")
+
+
+def _rehearse(job: Job) -> _Grants:
+    # on named brokers: topics and an application id that are made up anew each time
+    own = ("Create", "Read", "Write", "Delete", "DescribeConfigs")
+    for name in (f"{REHEARSAL}-", f"{rehearsal_id(REHEARSAL)}-"):
+        yield from (Grant(operation, "topic", name, prefixed=True) for operation in own)
+    for operation in ("Read", "Delete"):
+        yield Grant(operation, "group", f"{rehearsal_id(REHEARSAL)}-", prefixed=True)
+    if job.needs.transactions:
+        yield Grant("Write", "transactional-id", f"{rehearsal_id(REHEARSAL)}-", prefixed=True)
 
 
 _COMMANDS: Final[dict[str, Callable[[Job], _Grants]]] = {
@@ -158,6 +196,9 @@ _COMMANDS: Final[dict[str, Callable[[Job], _Grants]]] = {
     "skip-record": _run,
     "reset": _reset,
     "rebuild": _rebuild,
+    "rebuild --shadow": _shadow,
+    "rebuild --shadow --switch": _switch,
+    "rehearse": _rehearse,
 }
 
 COMMANDS: Final = tuple(_COMMANDS)
@@ -165,7 +206,7 @@ COMMANDS: Final = tuple(_COMMANDS)
 
 
 def grants(command: str, job: Job) -> tuple[Grant, ...]:
-    """What a command needs, each once.
+    """What a command needs, each once; of the job's shadow, too, where the command has one (``job.shadow``).
 
     Raises:
         KeyError: there is no such command.

@@ -33,10 +33,18 @@ if TYPE_CHECKING:
 BUDGET_S: Final = 60.0
 """A total moves within a minute of a line's landing."""
 
+REHEARSAL: Final = "rehearsal"
+"""What the names of its topics begin with; a hyphen and what is made up for one day follow."""
+
 _PROMOTION, _MIDST, _KILL, _AGAIN, _DEPLOY, _EVENING = 0.2, 0.35, 0.45, 0.5, 0.65, 0.85
 """When what happens, as parts of the day."""
 _LOOK_S: Final = 0.1
 _TICK_S: Final = 0.02
+
+
+def rehearsal_id(names: str) -> str:
+    """The application id of a day, by what the names of its topics begin with."""
+    return f"course-revenue-{names}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from course_revenue.jobs import JobProcess
 from course_revenue.options import Brokers, Config, Set, Target, target
 from course_revenue.progress import open_progress
 from course_revenue.promotion import BOOST
-from course_revenue.rehearsal import BUDGET_S, Day, Played, play
+from course_revenue.rehearsal import BUDGET_S, REHEARSAL, Day, Played, play, rehearsal_id
 from course_revenue.topics import PARTITIONS, wanted_topics
 from headrace.cli.common import FAILED, note, say
 from headrace.config.own_keys import HTTP_PORT
@@ -59,7 +59,7 @@ def rehearse(
     day = Day(60 * minutes, rate, courses, PARTITIONS, seed)
     given = list(settings or ())
     with interrupts.as_ctrl_c(), _brokers(config, given, bootstrap_server, directory.absolute()) as at:
-        names = f"rehearsal-{uuid.uuid4().hex[:8]}"
+        names = f"{REHEARSAL}-{uuid.uuid4().hex[:8]}"
         own = [*given, *_own_names(at, names), f"state.dir={directory.absolute() / names}"]
         played = _rehearse(target(config, own, None), config, own, day, instances, directory.absolute(), names)
     for line in report(played, instances, ascii_only=not _can_draw()):
@@ -72,7 +72,7 @@ def _own_names(at: Target, names: str) -> list[str]:
     topics = {"lines": "lines", "courses": "courses", "output": "totals", "rejected": "rejected"}
     return [
         f"bootstrap.servers={at.brokers}",
-        f"application.id=course-revenue-{names}",
+        f"application.id={rehearsal_id(names)}",
         *(f"course.revenue.topic.{key}={names}.{name}" for key, name in topics.items()),
         # any free one for each: the job of --config may have its port on this machine
         *([f"{HTTP_PORT}=0"] if HTTP_PORT in at.properties else []),
