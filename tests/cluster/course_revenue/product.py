@@ -197,13 +197,16 @@ class Instance(AnyInstance):
         return dict(counts)
 
 
-def command(instance: Instance, *arguments: str, code: int = 0, timeout_s: float = 240.0) -> str:
+def command(
+    instance: Instance, *arguments: str, code: int = 0, timeout_s: float = 240.0, configured: bool = True
+) -> str:
     """A command of the product with an instance's configuration, in its directory; returns what it said.
 
-    The configuration is there once the instance was started.
+    The configuration is there once the instance was started. A few commands take none.
     """
+    config = ("--config", str(instance.config_file)) if configured else ()
     done = subprocess.run(
-        [sys.executable, "-m", "course_revenue", *arguments, "--config", str(instance.config_file)],
+        [sys.executable, "-m", "course_revenue", *arguments, *config],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

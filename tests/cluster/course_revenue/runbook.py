@@ -1,7 +1,7 @@
-"""The runbook's commands, each run as it stands there but for its names.
+"""The commands of the application's pages, each run as it stands there but for its names.
 
-``SECTIONS`` is the page: by title, the commands of its ``sh`` blocks. A scenario runs those of one section in order,
-with the test's brokers, topics and file in place of the page's, and is not over before all of them ran.
+``SECTIONS`` is the runbook: by title, the commands of its ``sh`` blocks. A scenario runs those of one section, or of
+another page, in order, with the test's brokers, topics and file in place of the page's, and is not over before all ran.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from cluster.course_revenue.product import command
+from cluster.instances import Instance as AnyInstance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from cluster.course_revenue.product import Instance, Product
 
-PAGE: Final = Path(__file__).parents[3] / "apps" / "course_revenue" / "docs" / "runbook.md"
+APPLICATION: Final = Path(__file__).parents[3] / "apps" / "course_revenue"
+PAGE: Final = APPLICATION / "docs" / "runbook.md"
 _BLOCK: Final = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _TOOLS: Final = {
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
@@ -46,11 +48,12 @@ class Scenario:
     """Runs the commands of one section. A context manager, whose end they must have reached.
 
     Args:
-        title: the section's.
+        title: the section's, or the page's.
         product: whose brokers and topics stand for the page's.
         instance: whose file stands for ``app.properties``; ``course-revenue run`` starts it.
         tools: runs a class of Kafka's jars.
         names: more words of the page, and what stands for them here.
+        commands: those of another page.
     """
 
     def __init__(
@@ -60,8 +63,9 @@ class Scenario:
         instance: Instance,
         tools: Callable[..., str],
         names: dict[str, str] | None = None,
+        commands: Iterable[str] | None = None,
     ) -> None:
-        self._left = list(SECTIONS[title])
+        self._left = list(SECTIONS[title] if commands is None else commands)
         self._title, self._instance, self._tools = title, instance, tools
         topics = product.topics
         self._names = {
@@ -76,7 +80,12 @@ class Scenario:
         self._group = product.application_id
 
     def run(
-        self, expected: str, code: int = 0, at: tuple[int, int] | None = None, starts: Instance | None = None
+        self,
+        expected: str,
+        code: int = 0,
+        at: tuple[int, int] | None = None,
+        starts: Instance | None = None,
+        more: Iterable[str] = (),
     ) -> str:
         """The next command, which must begin with ``expected``; returns what it said.
 
@@ -85,28 +94,47 @@ class Scenario:
             code: the exit code that it must have.
             at: a partition and an offset in place of the page's.
             starts: which instance ``course-revenue run`` starts, if another one.
+            more: options that make it a short one.
         """
-        assert self._left, f"{self._title} has no more commands, {expected} is expected"
-        line = self._left.pop(0)
-        assert line.startswith(expected), f"{self._title}: the next command is {line}"
-        program, *arguments = shlex.split(line, comments=True)
-        given = [self._here(argument) for argument in arguments]
+        program, *given = self._next(expected)
+        given += more
         if at is not None:
             given[given.index("--partition") + 1], given[given.index("--offset") + 1] = map(str, at)
         if program == "curl":
-            return _get(given[-1])
+            return get(given[-1])
         if program in _TOOLS:
             assert code == 0
             return self._tools(_TOOLS[program], *given)
         assert program == "course-revenue", f"no scenario knows {program}"
-        where = given.index("--config")
-        assert given[where + 1] == "app.properties"
-        del given[where : where + 2]
+        if "--config" not in given:
+            return command(self._instance, *given, code=code, configured=False)
+        self._take_config(given)
         if given[0] == "run":
             settings = dict(setting.split("=", 1) for setting in given[2::2])
             (starts or self._instance).start(**{key.replace(".", "_"): value for key, value in settings.items()})
             return ""
         return command(self._instance, *given, code=code)
+
+    def beside(self, expected: str, *more: str) -> AnyInstance:
+        """The next command, which goes on until it is stopped, as a process that was started."""
+        program, *given = self._next(expected)
+        assert program == "course-revenue"
+        self._take_config(given)
+        arguments, name = ("-m", "course_revenue", *given, *more), f"{given[0]}-{len(self._left)}"
+        return AnyInstance(name, self._instance.directory, arguments, self._instance.config).start()
+
+    def _next(self, expected: str) -> list[str]:
+        assert self._left, f"{self._title} has no more commands, {expected} is expected"
+        line = self._left.pop(0)
+        assert line.startswith(expected), f"{self._title}: the next command is {line}"
+        program, *arguments = shlex.split(line, comments=True)
+        return [program, *map(self._here, arguments)]
+
+    @staticmethod
+    def _take_config(given: list[str]) -> None:
+        where = given.index("--config")
+        assert given[where + 1] == "app.properties"
+        del given[where : where + 2]
 
     def _here(self, argument: str) -> str:
         if argument == "course-revenue":
@@ -123,7 +151,8 @@ class Scenario:
             assert not self._left, f"{self._title}: not run: {self._left}"
 
 
-def _get(url: str) -> str:
+def get(url: str) -> str:
+    """What is answered there, or why nothing is."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(answer.read().decode())
