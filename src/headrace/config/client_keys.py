@@ -302,7 +302,7 @@ _CONSUMER: Final = (
               at_least(0)),
     ClientKey("group.id", "C", _STRING, _OWN, note="Always the application.id."),
     ClientKey("group.instance.id", "C", _STRING, _TRANSLATE, None, None, "group_instance_id",
-              note="With the number of the thread behind it."),
+              note="With the number of the thread behind it. A stopped instance's tasks wait for it."),
     ClientKey("group.protocol", "C", _STRING, _OWN, "classic", note="The application's own setting."),
     ClientKey("group.remote.assignor", "C", _STRING, _IGNORE, note="Only Java's consumer protocol has it."),
     ClientKey("heartbeat.interval.ms", "C", _INT, _TRANSLATE, "3000", None, "heartbeat_interval_ms", None, at_least(1)),

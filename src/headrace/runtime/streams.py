@@ -89,6 +89,7 @@ class KafkaStreams:
             self._config, lambda: time.time_ns() // 1_000_000, lambda: time.monotonic_ns() // 1_000_000
         )
         check_serdes(built, engine)
+        self._static = "group_instance_id" in self._config.membership_config()
         self._directory = StateDirectory(get(StreamsConfig.STATE_DIR_CONFIG), application_id)
         try:
             process_id = self._directory.process_id
@@ -241,12 +242,14 @@ class KafkaStreams:
             self._start_threads()
         self._tell()
 
-    def close(self, timeout_s: float | None = None, leave_group: bool = True) -> bool:
+    def close(self, timeout_s: float | None = None, leave_group: bool | None = None) -> bool:
         """Commit, close all tasks and stop.
 
         Args:
             timeout_s: How long to wait, in seconds; None waits for ever.
-            leave_group: Tell the group, so that others take the tasks at once; else the session has to run out.
+            leave_group: Tell the group, so that others take the tasks at once; if not, the tasks wait for this instance
+                until the session has run out. None leaves unless the instance is a static member
+                (``group.instance.id``), whose tasks are to wait while it is started again.
 
         Returns:
             Whether everything has stopped. False after the timeout, and when a stream thread calls this itself (a
@@ -261,8 +264,9 @@ class KafkaStreams:
         if ended:
             self._close_http()
             return True
+        leaves = not self._static if leave_group is None else leave_group
         for thread in threads:
-            thread.shutdown(leave_group)
+            thread.shutdown(leaves)
         if any(t.is_current() for t in threads) or (self._global is not None and self._global.is_current()):
             # called by a listener or a processor: this very thread has still to finish
             self._finish_after(threads, self._close_http)

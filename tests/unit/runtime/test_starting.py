@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headrace import Consumed, KafkaStreams, Serdes, State, StreamsBuilder, StreamThreadExceptionResponse
 from headrace.runtime.states import ThreadState
 
@@ -62,6 +64,21 @@ def test_a_state_listener_hears_of_changes_one_by_one_and_in_their_order(tmp_pat
     streams._machine.move(State.PENDING_SHUTDOWN)
     streams._finish()
     assert heard[-1] is State.NOT_RUNNING
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(("asked", "leaves"), [(None, (True, False)), (True, (True, True)), (False, (False, False))])
+def test_who_is_closed_leaves_the_group_unless_it_is_a_static_member(
+    tmp_path: Path, static: bool, asked: bool | None, leaves: tuple[bool, bool]
+) -> None:
+    """A static member left whenever it was stopped, so that its tasks moved twice when it was only started again."""
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
+    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
+    streams = KafkaStreams(builder.build(), settings | ({"group.instance.id": "a"} if static else {}))
+    streams._machine.move(State.REBALANCING)
+    assert streams.close(leave_group=asked)
+    assert [thread._leave_group for thread in streams._threads] == [leaves[static]]
 
 
 def test_a_state_listener_may_close_the_client_that_is_being_started(tmp_path: Path) -> None:
