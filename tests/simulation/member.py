@@ -228,6 +228,7 @@ class Connection(GroupConnection):
         self._settings = settings
         self._join: Any = None
         self._join_again = False
+        self._former = None
         self._needs = (Acl("Read", "group", settings.group_id),)
         self._closed = False
         self._coordinator: Any = _Coordinator(world, process, listener, settings)

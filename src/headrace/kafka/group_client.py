@@ -177,10 +177,12 @@ class GroupConnection(CoordinatorLink):
         self._needs = (Acl("Read", "group", settings.group_id),)
         self._join: Any = None
         self._join_again = False
+        self._former: str | None = None
         self._closed = False
 
     def go_on_as(self, member_id: str) -> None:
-        """Join as the member of this id, whose process is dead; as a new one if the brokers no longer know it."""
+        """Join as the member of this id, whose process is dead; as a new one if the brokers know it no longer so."""
+        self._former = member_id
         self._coordinator.reset_generation(member_id)
 
     def advance(self) -> None:
@@ -193,7 +195,13 @@ class GroupConnection(CoordinatorLink):
             if self._join_again:
                 self._join_again = False
                 self._coordinator.request_rejoin()
-            if join.failed() and not isinstance(join.exception, kp.RetriableError):
+            if not join.failed():
+                self._former = None
+            elif self._former is not None and isinstance(join.exception, kp.FencedInstanceIdError):
+                # its instance id was another member's since, of where it last ran: whoever comes new has it back
+                self._former = None
+                self._coordinator.reset_generation()
+            elif not isinstance(join.exception, kp.RetriableError):
                 raise translate_group_error(join.exception, doing, self._needs) from join.exception
         try:
             self._coordinator.poll_heartbeat()
@@ -288,7 +296,7 @@ class GroupConnection(CoordinatorLink):
         if identity.member_id:
             try:
                 self._manager.run(self._leave_once, identity, reason)
-            except kp.UnknownMemberIdError:
+            except (kp.UnknownMemberIdError, kp.FencedInstanceIdError):
                 log.debug("group %s: %s was gone already", identity.group_id, identity.member_id)
             except kp.KafkaError as error:
                 gone = False

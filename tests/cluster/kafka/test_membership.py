@@ -248,6 +248,15 @@ def test_a_member_goes_on_as_one_that_is_long_gone(join: Callable[..., Member]) 
     drive([first], lambda: first.tasks == ALL)
 
 
+def test_a_static_member_has_its_id_back_that_another_directory_had_meanwhile(join: Callable[..., Member]) -> None:
+    """It ended by FENCED_INSTANCE_ID, though nobody else lived: the id was the member's of where it last ran."""
+    elsewhere = join(group_instance_id="a")
+    drive([elsewhere], lambda: elsewhere.tasks == ALL)
+    elsewhere.membership.close(leave_group=False)
+    again = join(group_instance_id="a", former="a-79e7c2e4-1ee0-46b1-b8ab-bd6ab3ea6e2c")
+    drive([again], lambda: again.tasks == ALL)
+
+
 def test_a_static_twin_fences_the_older_one(join: Callable[..., Member]) -> None:
     first = join(group_instance_id="a")
     drive([first], lambda: first.tasks == ALL)
