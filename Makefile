@@ -29,6 +29,7 @@ test: setup ## every test, those on a real broker included; TESTS=tests/unit for
 	@scripts/browser.sh
 	@scripts/postgres.sh
 	@scripts/faketime.sh
+	@scripts/prometheus.sh
 	@$(BIN)/headrace cluster fetch --kafka-version 3.9.1 --registry > /dev/null
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(TESTS) $(ARGS)
 

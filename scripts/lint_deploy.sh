@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/packages.sh
-command -v promtool > /dev/null || install_packages "no promtool here (it checks Prometheus' files)" prometheus
+scripts/prometheus.sh
 command -v systemd-analyze > /dev/null || install_packages "no systemd-analyze here (it checks the unit)" systemd
 
 BIN=.venv/bin

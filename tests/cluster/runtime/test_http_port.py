@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.instances import wait_until
 from cluster.runtime.counting import counting, running, write
+from cluster.runtime.prometheus import prometheus
 
 from headrace.http.client import ask
 
@@ -38,7 +39,7 @@ def answer(address: str, path: str) -> tuple[int, str]:
 
 
 def test_lag_rises_while_the_client_is_paused_and_falls_to_zero_with_its_commits(
-    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     settings = app | {"headrace.http.port": 0, "metrics.recording.level": "DEBUG"}
     began = time.monotonic()
@@ -83,6 +84,18 @@ def test_lag_rises_while_the_client_is_paused_and_falls_to_zero_with_its_commits
         assert values["stream-state-updater-metrics", "active-restoring-tasks", None] == 0
         page = answer(address, "/metrics")[1]
         assert 'headrace_task_records_lag{partition="0",task_id="0_0"' in page
+        with prometheus(tmp_path, address) as reader:
+            wait_until(
+                lambda: [health for health, _ in reader.scrapes()] == ["up"],
+                "Prometheus reads the page",
+                detail=lambda: f"{reader.scrapes()}\n{reader.tail()}",
+            )
+            wait_until(lambda: len(reader.series("headrace_task_records_lag")) == 2, "lags are series of it")
+            (state,) = reader.series("kafka_streams_stream_metrics_client_state")
+            assert (state["job"], state["application_id"]) == ("course-revenue", unique("app"))
+            wait_until(
+                lambda: {health for health, _ in reader.rules()} == {"ok"}, "the alerts are judged", detail=reader.rules
+            )
 
 
 def test_two_instances_have_one_port_that_outlives_a_killed_one(
