@@ -9,9 +9,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster.course_revenue.product import START_MS, OutputWatch, encode, lines, recent, wait_until
+from cluster.course_revenue.product import START_MS, OutputWatch, command, encode, lines, recent, wait_until
 from confluent_kafka import Producer
 from course_revenue.contract import select_course
+from course_revenue.following import JobOffsets, catch_up
+from course_revenue.options import target
+from course_revenue.rebuilding import job_of
 from course_revenue.sample import SampleSize, sample
 from course_revenue.settings import Settings, without_product_keys
 from course_revenue.topology import build_topology
@@ -19,6 +22,7 @@ from course_revenue.topology import build_topology
 from headrace import KafkaStreams, StreamsConfig
 from headrace.partitioning import partition_for_key
 from headrace.runtime.states import State
+from headrace.topics import TopicWriter
 
 if TYPE_CHECKING:
     import random
@@ -69,6 +73,34 @@ def test_two_instances_killed_at_random_moments_count_every_line_once(product: P
     late = product.watch()
     late.wait_for(product.sums.lines, "a reader that comes afterwards")
     assert late.latest() == product.sums.totals()
+
+
+def test_lines_that_come_again_are_counted_once_through_a_kill_and_a_rebalance(product: Product) -> None:
+    watch = product.watch()
+    a, b = (product.instance(name, course_revenue_dedupe="line-key").start() for name in "ab")
+    sent = list(recent(sample(SampleSize(lines=500, courses=20))))
+
+    def again() -> None:
+        with TopicWriter(product.bootstrap) as writer:
+            for record in sent:
+                if not record.is_course:
+                    writer.send(product.topics["lines"], record.key, record.value, timestamp_ms=record.timestamp_ms)
+
+    product.send(sent)
+    watch.wait_for(500, "every line is counted", product.tails)
+    again()
+    b.kill()
+    again()
+    b.start()
+    product.send(lines(50, "course-a"))
+    totals_are_the_sum(product, watch)
+    job = job_of(target(a.config_file, None, None), a.config_file)
+    with JobOffsets(product.bootstrap, job.watched, {}) as offsets:
+        catch_up(offsets, lambda _: None, lambda: None)
+    said = command(a, "reconcile")
+    assert "1,000 repeats left out" in said
+    assert "0 different" in said
+    totals_are_the_sum(product, watch)
 
 
 def test_a_restart_changes_no_total_and_processes_nothing_again(product: Product) -> None:
