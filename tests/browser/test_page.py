@@ -179,6 +179,12 @@ def test_it_says_what_stands_still_and_why_and_takes_it_back(browser: Browser) -
         expect(page.locator("#job-state")).to_contain_text("2 tasks not seen")
         dashboard.totals([revenue(2, 200, event_ms=now_ms() * 1000)])
         expect(banners).to_contain_text("1 course has an event time in the future")
+        # a rebuild
+        dashboard.totals([revenue(1, 300, 3), revenue(2, 200, 2)])
+        dashboard.totals([revenue(1, 100)])
+        expect(banners).to_contain_text("1 course counts fewer lines than before")
+        dashboard.totals([revenue(1, 300, 3)])
+        expect(banners).not_to_contain_text("fewer lines")
         # a topic that was made anew
         dashboard.take(Opened("id-2"), Moved(Reading.LIVE))
         dashboard.totals([revenue(5, 7)])

@@ -67,6 +67,19 @@ def test_the_newest_event_time_falls_when_totals_are_counted_anew(board: Board) 
     assert board.sums().newest_event_ms == NOW - 5
 
 
+def test_courses_that_are_counted_anew_are_told_until_they_have_caught_up(board: Board) -> None:
+    # what lies in the topic from before is no movement
+    board.apply(batch(revenue("a", 1, 9), revenue("a", 1, 5), revenue("b", 1, 4), revenue("c", 1, 2)), NOW)
+    board.caught_up(NOW)
+    assert board.fewer == 0
+    steps = ((revenue("a", 1, 1), 1), (revenue("b", 1, 1), 2), (revenue("a", 1, 4), 2), (revenue("a", 1, 5), 1))
+    for total, fewer in (*steps, (revenue("b", 1, 3), 1), (revenue("b", 1, 6), 0), (revenue("c", 1, 3), 0)):
+        board.apply(batch(total), NOW)
+        assert board.fewer == fewer, total
+    board.apply(batch(revenue("b", 1, 1), "b", revenue("b", 1, 1)), NOW)
+    assert board.fewer == 0
+
+
 def test_a_reader_gets_what_changed_since_its_version_and_only_that(board: Board) -> None:
     board.apply(batch(*(revenue(str(n), n) for n in range(100))), NOW)
     before = board.version

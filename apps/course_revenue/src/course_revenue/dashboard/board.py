@@ -96,6 +96,8 @@ class _Row:
     version: int
     trail: array[int] | None = None
     """Times and cents by turns."""
+    most: int = 0
+    """The greatest number of lines since the board is live."""
 
 
 class Board:
@@ -113,6 +115,8 @@ class Board:
         self.undecoded = 0
         self.last_undecoded: Undecoded | None = None
         self.live_since_ms: int | None = None
+        self.fewer = 0
+        """Courses that count fewer lines than they did since the board is live: counted anew, or put right."""
         self._rows: OrderedDict[str, _Row] = OrderedDict()
         self._removed: deque[tuple[int, str]] = deque()
         self._forgotten = 0
@@ -226,12 +230,15 @@ class Board:
         row.total, row.partition, row.offset, row.version = total, change.partition, change.offset, self.version
         if before is not None:
             self._add(before, -1)
+            self.fewer -= before.line_count < row.most
         if total is None:
             self._removed.append((self.version, course))
-            row.trail = None
+            row.trail, row.most = None, 0
         else:
             self._add(total, 1)
             if self.live_since_ms is not None:
+                row.most = max(row.most, total.line_count, 0 if before is None else before.line_count)
+                self.fewer += total.line_count < row.most
                 _follow(row, before, self.live_since_ms, total.net_cents, now_ms)
 
     def _add(self, total: Revenue, sign: int) -> None:

@@ -311,6 +311,7 @@ class Feed:
             "undecoded": board.undecoded,
             "last_undecoded": None if last is None else undecoded_sentence(last),
             "lost": self._lost,
+            "fewer": board.fewer,
             "behind_ms": self._behind_ms(now),
         }
 

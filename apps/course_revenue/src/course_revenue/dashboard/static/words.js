@@ -81,6 +81,10 @@ export function banners(feed, lastHeardAt) {
   if (source.undecoded) {
     said.push(["warn", `${grouped(source.undecoded)} ${source.undecoded === 1 ? "record of the topic does" : "records of the topic do"} not decode and ${source.undecoded === 1 ? "is" : "are"} not in the totals. The last: ${source.last_undecoded}`]);
   }
+  if (source.fewer) {
+    const one = source.fewer === 1;
+    said.push(["warn", `${grouped(source.fewer)} ${one ? "course counts" : "courses count"} fewer lines than before: a rebuild counts ${one ? "it" : "them"} anew and ${one ? "its total is" : "these totals are"} of a part, or ${one ? "a wrong total was" : "wrong totals were"} put right. Said until as many are counted again, or this dashboard restarts.`]);
+  }
   if (source.lost) said.push(["warn", `${grouped(source.lost)} ${source.lost === 1 ? "total is" : "totals are"} not in the topic any more (deleted from its start). They are shown from memory until this dashboard restarts.`]);
   return said;
 }
