@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from course_revenue.contract import OnBrokenLine
+from course_revenue.options import as_given
 from course_revenue.preflight import Findings, Seen, Wanted, judge, wanted
 from course_revenue.settings import Dedupe, Settings
 from course_revenue.succession import Succession, succession
@@ -15,6 +17,7 @@ from headrace.records import OffsetAndMetadata
 from headrace.topics import TopicSetting
 
 SETTINGS = Settings(on_broken_line=OnBrokenLine.REJECT, dedupe=Dedupe.LINE_KEY, dedupe_retention_ms=1000)
+OPTIONS = "--config app.properties --set course.revenue.on.broken.line=reject --set sasl.jaas.config=…"
 LINES, COURSES, OUTPUT, REJECTED = SETTINGS.lines, SETTINGS.courses, SETTINGS.output, SETTINGS.rejected
 REPARTITION = "app-KSTREAM-KEY-SELECT-0000000004-repartition"
 TOTALS = "app-course-revenue-changelog"
@@ -27,7 +30,8 @@ def needs() -> Wanted:
         "bootstrap.servers": "k:9092",
         "processing.guarantee": "exactly_once_v2",
     }
-    return wanted("k:9092", "app.properties", SETTINGS, StreamsConfig.load(config))
+    given = as_given(Path("app.properties"), ["course.revenue.on.broken.line=reject", "sasl.jaas.config=of secret;"])
+    return wanted("k:9092", given, SETTINGS, StreamsConfig.load(config))
 
 
 def own(value: str) -> TopicSetting:
@@ -104,7 +108,7 @@ def test_a_job_that_has_counted_does_not_start_without_its_totals_or_what_is_in_
 def test_a_job_that_is_given_up_does_not_start(to: Succession, what: str) -> None:
     (refusal,) = found(replace(good(), succession=to)).refusals
     assert what in refusal.what
-    assert "course-revenue rebuild --config app.properties --shadow --switch" in refusal.fix
+    assert f"course-revenue rebuild {OPTIONS} --shadow --switch" in refusal.fix
 
 
 def test_who_takes_the_place_is_read_from_the_offsets_of_the_lines_alone() -> None:
@@ -120,7 +124,19 @@ def test_a_missing_topic_is_refused_with_the_command_that_makes_it(topic: str) -
     counts = {name: count for name, count in seen.partitions.items() if name != topic}
     findings = found(replace(seen, partitions=counts))
     assert findings.refusals[0].what == f"topic {topic} does not exist"
-    assert findings.refusals[0].fix == "course-revenue topics --config app.properties"
+    # as given: without --set it would not make the rejected topic, and secrets stay where they are
+    assert findings.refusals[0].fix == f"course-revenue topics {OPTIONS}"
+    fewer = found(replace(seen, partitions=dict.fromkeys(counts, 2)))
+    assert fewer.refusals[0].fix == f"course-revenue topics {OPTIONS} --partitions 2"
+
+
+def test_a_topic_that_is_missing_beside_others_of_different_counts_is_made_by_itself() -> None:
+    seen = good()
+    counts = {name: count for name, count in seen.partitions.items() if name != REJECTED} | {LINES: 12}
+    assert found(replace(seen, partitions=counts)).refusals[0].fix == (
+        f"kafka-topics.sh --bootstrap-server k:9092 --create --topic {REJECTED} --partitions 6"
+        " --config cleanup.policy=delete --config retention.ms=2592000000"
+    )
 
 
 @pytest.mark.parametrize("topic", [COURSES, REPARTITION, TOTALS])
@@ -130,7 +146,7 @@ def test_another_partition_count_is_refused_as_a_rebuild(topic: str) -> None:
     assert refusals
     for refusal in refusals:
         assert "is a rebuild" in refusal.what
-        assert "course-revenue rebuild --config app.properties" in refusal.fix
+        assert f"course-revenue rebuild {OPTIONS}" in refusal.fix
 
 
 REFUSED = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from course_revenue.options import target
+from course_revenue.rebuilding import job_of
 from course_revenue.shadow import shadow_of, write_config
 
 if TYPE_CHECKING:
@@ -52,3 +54,22 @@ def test_the_file_differs_in_the_id_alone(tmp_path: Path) -> None:
     assert new == tmp_path / "app-v2.properties"
     assert new.read_text("utf-8") == f"# application.id=old\napplication.id=a-v2\n{COMMON}\nlast=1"
     assert write_config(shadow_of(config(tmp_path, COMMON), ("application.id=a",)), file) is None
+
+
+def test_the_file_may_be_read_by_nobody_who_may_not_read_the_old_one(tmp_path: Path) -> None:
+    """A file with a password that only its owner may read had a copy for everybody."""
+    file = config(tmp_path, f"application.id=a\n{COMMON}")
+    for mode in (0o600, 0o640):
+        file.chmod(mode)
+        new = write_config(shadow_of(file, ()), file)
+        assert new is not None
+        assert new.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("dedupe", ["off", "line-key"])
+def test_a_rebuild_forgets_the_lines_that_were_remembered_also_while_none_are(tmp_path: Path, dedupe: str) -> None:
+    """Turned off, rebuilt, turned on: lines of the former life would be left out of the new one's totals."""
+    file = config(tmp_path, f"application.id=a\n{COMMON}course.revenue.dedupe={dedupe}\n")
+    internal = job_of(target(file, None, None), "--config app.properties").request.internal_topics
+    assert internal is not None
+    assert "a-course-revenue-lines-changelog" in internal

@@ -36,7 +36,7 @@ def acls(
     """Print the kafka-acls.sh commands that allow what commands need, with these settings. Asks no broker."""
     at = target(config, settings, None)
     job = Job(
-        preflight.wanted(at.brokers, str(config), at.settings, at.streams_config),
+        preflight.wanted(at.brokers, None, at.settings, at.streams_config),
         makes_topics=not topics_exist,
         shadow=shadow_of(config, settings or ()).job.needs,
     )

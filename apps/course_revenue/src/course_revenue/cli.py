@@ -19,7 +19,7 @@ from course_revenue.formats import formats
 from course_revenue.lake.command import app as lake_app
 from course_revenue.loading import load
 from course_revenue.operations import check, check_before_run, rejected_app, skip_record
-from course_revenue.options import Brokers, Config, ConfigFile, Set, target
+from course_revenue.options import Brokers, Config, ConfigFile, Set, as_given, target
 from course_revenue.rebuild import rebuild
 from course_revenue.reconcile import reconcile
 from course_revenue.rehearse import rehearse
@@ -108,7 +108,7 @@ def run(
     if instances > 1:
         again = ["-m", "course_revenue", "run"]
         raise typer.Exit(run_instances(again, config, settings, log_level, streams_config, instances))
-    check_before_run(config, product, streams_config)
+    check_before_run(as_given(config, settings), product, streams_config)
     raise typer.Exit(run_until_stopped(topology, streams_config))
 
 

@@ -13,7 +13,7 @@ from course_revenue import preflight
 from course_revenue.errors import RefusedError
 from course_revenue.headers import Place
 from course_revenue.jobs import JobProcess
-from course_revenue.options import Brokers, By, Config, ConfigFile, DryRun, LogFile, Set, target, who
+from course_revenue.options import Brokers, By, Config, ConfigFile, DryRun, LogFile, Set, as_given, target, who
 from course_revenue.preflight import Findings
 from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
 from course_revenue.settings import COMMIT_BEFORE
@@ -39,7 +39,7 @@ def check(
 ) -> None:
     """Look whether the brokers are as the job needs them: exit code 1 when something is refused. Changes nothing."""
     at = target(config, settings, None)
-    findings = preflight.check(at.brokers, str(config), at.settings, at.streams_config)
+    findings = preflight.check(at.brokers, as_given(config, settings), at.settings, at.streams_config)
     for line in findings.lines():
         say(line)
     if findings.refusals:
@@ -47,15 +47,20 @@ def check(
     note(f"the job may run: nothing is refused, {len(findings.warnings)} warnings")
 
 
-def check_before_run(config: Path, product: Settings, streams_config: StreamsConfig) -> None:
+def check_before_run(options: str, product: Settings, streams_config: StreamsConfig) -> None:
     """What ``check`` does, for a job that is about to start; brokers that do not answer are left to the job itself.
+
+    Args:
+        options: see ``options.as_given``.
+        product: the product's own settings.
+        streams_config: the job's.
 
     Raises:
         RefusedError: the job must not run as things are.
     """
     brokers = ",".join(streams_config.bootstrap_servers)
     try:
-        findings = preflight.check(brokers, str(config), product, streams_config, starting=True)
+        findings = preflight.check(brokers, options, product, streams_config, starting=True)
     except TimeoutException as error:
         log.warning("the brokers are not checked before the start: %s", error)
         return
@@ -88,7 +93,7 @@ def skip_record(
     if not reason.strip():
         raise ConfigException("--reason is empty: say why the record cannot be counted")
     application_id = at.application_id
-    needs = preflight.wanted(at.brokers, str(config), at.settings, at.streams_config)
+    needs = preflight.wanted(at.brokers, None, at.settings, at.streams_config)
     request = SkipRequest(
         application_id,
         Place(topic or at.settings.lines, partition, offset),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import re
+import shlex
 import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -29,6 +31,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done;
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where nobody can be asked.")]
 LogFile = Annotated[Path, typer.Option("--log-file", help="Where the output of the command's own instance goes.")]
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the record; else user@host.")]
+
+_SECRET: Final = re.compile(r"password|secret|jaas|token|passphrase|user\.info|keystore\.(key|certificate)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,15 @@ def target(config: Path | None, settings: list[str] | None, bootstrap_server: st
         properties,
         streams_config,
     )
+
+
+def as_given(config: Path, settings: Iterable[str] | None) -> str:
+    """The options by which another command is about the same job, for a shell; secrets are left for who knows them."""
+    parts = ["--config", shlex.quote(str(config))]
+    for text in settings or ():
+        key, _, value = text.partition("=")
+        parts += ["--set", f"{key}=…" if _SECRET.search(key) else shlex.quote(f"{key}={value}")]
+    return " ".join(parts)
 
 
 def propose(lines: Iterable[str], refusals: Collection[str], question: str, *, dry_run: bool, yes: bool) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from course_revenue import dedupe
 from course_revenue.contract import OnBrokenLine
 from course_revenue.preflight import PROBE
 from course_revenue.rehearsal import REHEARSAL, rehearsal_id
@@ -147,6 +148,8 @@ def _rebuild(job: Job) -> _Grants:
     # resets, runs an instance of the command's own, and compares
     yield from _run(job)
     yield from _reset(job)
+    # what may be left of a time when lines were deduped
+    yield from _topics("Delete", f"{job.internal}{dedupe.STORE}-changelog")
     yield from _reconcile(job)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from course_revenue.contract import OnBrokenLine
 from course_revenue.formats import formats
 from course_revenue.succession import Succession, succession
+from course_revenue.topics import PARTITIONS, wanted_topics
 from course_revenue.topology import STORE, build_topology
 from headrace.errors import AuthorizationException, KafkaException
 from headrace.records import TopicPartition
@@ -62,7 +63,7 @@ class Wanted:
     Attributes:
         application_id: whose group and internal topics are looked at.
         brokers: ``host:port`` list, for the commands.
-        config: the properties file, for the commands; None when there was none.
+        options: those of the commands that findings name, see ``options.as_given``; None when there was no file.
         settings: the product's own.
         repartition: repartition topics, which have as many partitions as the catalog.
         changelogs: by changelog, the settings that it is made with.
@@ -71,7 +72,7 @@ class Wanted:
 
     application_id: str
     brokers: str
-    config: str | None
+    options: str | None
     settings: Settings
     repartition: frozenset[str]
     changelogs: Mapping[str, Mapping[str, str]]
@@ -124,7 +125,7 @@ class Seen:
         return frozenset(word.strip() for word in self.value(topic, "cleanup.policy").split(","))
 
 
-def wanted(brokers: str, config: str | None, settings: Settings, streams: StreamsConfig) -> Wanted:
+def wanted(brokers: str, options: str | None, settings: Settings, streams: StreamsConfig) -> Wanted:
     """What the job of a configuration needs."""
     application_id = str(streams["application.id"])
     values = formats(settings.format, streams.originals())
@@ -133,7 +134,7 @@ def wanted(brokers: str, config: str | None, settings: Settings, streams: Stream
     return Wanted(
         application_id,
         brokers,
-        config,
+        options,
         settings,
         frozenset(name for part in parts for name in part.repartition_topics),
         {name: topic.config for part in parts for name, topic in part.changelog_topics.items() if name not in sources},
@@ -142,13 +143,13 @@ def wanted(brokers: str, config: str | None, settings: Settings, streams: Stream
 
 
 def check(
-    brokers: str, config: str | None, settings: Settings, streams: StreamsConfig, *, starting: bool = False
+    brokers: str, options: str | None, settings: Settings, streams: StreamsConfig, *, starting: bool = False
 ) -> Findings:
     """Looks at the brokers and judges. Changes nothing, but for an empty transaction that is begun by nobody.
 
     Args:
         brokers: ``host:port`` list.
-        config: the properties file, for the commands that the findings name.
+        options: those of the commands that the findings name, see ``options.as_given``.
         settings: the product's own settings.
         streams: the application's.
         starting: whether the job starts next. Who may not see its group may not join it either, and is told so then.
@@ -157,7 +158,7 @@ def check(
         TimeoutException: the brokers do not answer.
         AuthorizationException: they do not tell us.
     """
-    needs = wanted(brokers, config, settings, streams)
+    needs = wanted(brokers, options, settings, streams)
     admin = TopicAdmin(streams.admin_config(), timeout_ms=int(_TIMEOUT_S * 1000))
     try:
         seen = look(admin, needs, starting=starting)
@@ -219,17 +220,16 @@ def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
     settings = needs.settings
     if seen.succession is not None:
         yield _succeeded(needs, seen.succession)
-    create = f"course-revenue topics {_with_config(needs)}"
     for topic in _own_topics(settings):
         if topic not in seen.partitions:
-            yield Finding(f"topic {topic} does not exist", create)
+            yield Finding(f"topic {topic} does not exist", _create(needs, seen, topic))
     yield from _counts(needs, seen)
     if seen.counted:
         for topic in sorted(needs.holding - seen.partitions.keys()):
             yield Finding(
                 f"{topic} is missing, though {needs.application_id} has counted lines: what it held would be in no"
                 " total. Somebody deleted it, or a rebuild was cut short: stop every instance, and rebuild",
-                f"course-revenue rebuild {_with_config(needs)}, first with --dry-run",
+                f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
             )
     for topic, made_with in sorted(needs.changelogs.items()):
         if topic in seen.partitions:
@@ -249,7 +249,7 @@ def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
     if seen.transactions is not None:
         yield Finding(
             f"the brokers cannot do transactions, which exactly_once_v2 needs: {seen.transactions}",
-            "give the job Write on transactional ids that begin with its application.id, and the brokers a"
+            f"course-revenue acls {_as_given(needs)} --for run prints the permissions that it needs; the brokers need a"
             " transaction.state.log.replication.factor and min.isr that as many of them as there are can fulfil",
         )
 
@@ -258,13 +258,13 @@ def _succeeded(needs: Wanted, to: Succession) -> Finding:
     if not to.done:
         return Finding(
             f"a switch from {needs.application_id} to {to.application_id} was begun and has not ended",
-            f"course-revenue rebuild {_with_config(needs)} --shadow --switch ends it",
+            f"course-revenue rebuild {_as_given(needs)} --shadow --switch ends it",
         )
     return Finding(
         f"{to.application_id} has taken the place of {needs.application_id}: both would write to"
         f" {needs.settings.output}, and totals would fall",
         f"start the instances with the file that has application.id={to.application_id}; where the switch was cut short"
-        f" and there is none, course-revenue rebuild {_with_config(needs)} --shadow --switch writes it",
+        f" and there is none, course-revenue rebuild {_as_given(needs)} --shadow --switch writes it",
     )
 
 
@@ -277,7 +277,7 @@ def _counts(needs: Wanted, seen: Seen) -> Iterator[Finding]:
             yield Finding(
                 f"{courses} has {count} partitions and {topic} has {has}: lines would not meet their course, nor totals"
                 " their state. Another partition count is a rebuild: stop every instance, rebuild, start",
-                f"course-revenue rebuild {_with_config(needs)}, first with --dry-run",
+                f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
             )
 
 
@@ -371,8 +371,24 @@ def _weaker(needs: Wanted, seen: Seen) -> Iterator[Finding]:
             )
 
 
-def _with_config(needs: Wanted) -> str:
-    return f"--bootstrap-server {needs.brokers}" if needs.config is None else f"--config {needs.config}"
+def _as_given(needs: Wanted) -> str:
+    return f"--bootstrap-server {needs.brokers}" if needs.options is None else needs.options
+
+
+def _create(needs: Wanted, seen: Seen, topic: str) -> str:
+    """The command that makes a topic, with as many partitions as the others have."""
+    counts = {seen.partitions[name] for name in _own_topics(needs.settings) if name in seen.partitions}
+    if counts <= {PARTITIONS}:
+        return f"course-revenue topics {_as_given(needs)}"
+    if len(counts) == 1:
+        return f"course-revenue topics {_as_given(needs)} --partitions {counts.pop()}"
+    # the product's own command makes all of them alike
+    count = seen.partitions.get(needs.settings.courses, max(counts))
+    (config,) = (wanted.config for wanted in wanted_topics(needs.settings) if wanted.name == topic)
+    settings = " ".join(f"--config {name}={value}" for name, value in config.items())
+    return (
+        f"kafka-topics.sh --bootstrap-server {needs.brokers} --create --topic {topic} --partitions {count} {settings}"
+    )
 
 
 def _alter(needs: Wanted, topic: str, config: str, *, delete: bool = False) -> str:

@@ -11,9 +11,10 @@ from course_revenue import rebuilding, reports
 from course_revenue.catching_up import run_to_the_end
 from course_revenue.errors import RefusedError
 from course_revenue.jobs import JobProcess
-from course_revenue.options import ConfigFile, DryRun, LogFile, Set, Target, Yes, propose, target
+from course_revenue.options import ConfigFile, DryRun, LogFile, Set, Target, Yes, as_given, propose, target
 from course_revenue.reconciling import reconcile_job
 from course_revenue.shadowing import Asked, build, switch_over
+from course_revenue.totals import on_one_line
 from headrace.cli.common import FAILED, note, say
 from headrace.errors import ConfigException
 from headrace.topics import TopicAdmin
@@ -61,7 +62,8 @@ def rebuild(
     if switch:
         raise ConfigException("--switch is a part of --shadow: add it")
     at = target(config, settings, None)
-    job = rebuilding.job_of(at, config)
+    given = as_given(config, settings)
+    job = rebuilding.job_of(at, given)
     admin = TopicAdmin(at.streams_config.admin_config())
     try:
         decided = rebuilding.plan(job, rebuilding.look(admin, job), from_gap=from_gap)
@@ -77,12 +79,12 @@ def rebuild(
         admin.close()
     note(f"reset {job.application_id}")
     if no_run:
-        say(f"start the instances: course-revenue run --config {config}")
-        say(f"then compare: course-revenue reconcile --config {config}")
+        say(f"start the instances: course-revenue run {given}")
+        say(f"then compare: course-revenue reconcile {given}")
         return
     run_to_the_end(at, job, JobProcess(config, [*(settings or ()), *job.stepping()], log_file), "rebuilding")
     code = reconcile(at)
-    note(f"start the instances again: course-revenue run --config {config}")
+    note(f"start the instances again: course-revenue run {given}")
     raise typer.Exit(code)
 
 
@@ -94,7 +96,7 @@ def reconcile(at: Target) -> int:
         note(f"warning: {line}")
     note(reports.summary(outcome))
     for row in comparison.differing:
-        say(f"{row.course_id}: {row.unexplained.cents} cents from the sum over the input")
+        say(f"{on_one_line(row.course_id)}: {row.unexplained.cents} cents from the sum over the input")
     say(
         f"the totals of {len(comparison.rows):,} courses agree with the input"
         if comparison.agrees

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from course_revenue import preflight
+from course_revenue import dedupe, preflight
 from course_revenue.adjustments import Adjustment, read_adjustments
 from course_revenue.following import Watched
 from course_revenue.formats import formats
@@ -44,7 +44,6 @@ class Job:
 
     Attributes:
         application_id: its id.
-        config: the properties file, for the commands that are named.
         topology: what it runs.
         needs: what it needs of the brokers.
         request: the reset of it.
@@ -53,7 +52,6 @@ class Job:
     """
 
     application_id: str
-    config: str
     topology: Topology
     needs: Wanted
     request: ResetRequest
@@ -113,8 +111,12 @@ class Plan:
         return out + [f"refused: {why}" for why in self.refusals]
 
 
-def job_of(at: Target, config: Path) -> Job:
+def job_of(at: Target, options: str) -> Job:
     """The job of a configuration. Asks nobody.
+
+    Args:
+        at: its brokers and settings.
+        options: of the commands that are named, see ``options.as_given``.
 
     Raises:
         ConfigException: ``application.id`` is missing, or a setting is wrong.
@@ -122,13 +124,14 @@ def job_of(at: Target, config: Path) -> Job:
     application_id, streams = at.application_id, at.streams_config
     topology = build_topology(at.settings, streams.values(), values=formats(at.settings.format, at.properties))
     inputs, internal = reset.application_topics(topology, application_id)
+    # also while lines are not deduped: when they are again, those it knows would be left out, and in no total
+    internal |= {f"{application_id}-{dedupe.STORE}-changelog"}
     state_dir = Path(streams.state_dir)
     known = read_adjustments(Path(at.settings.adjustments))
     return Job(
         application_id,
-        str(config),
         topology,
-        preflight.wanted(at.brokers, str(config), at.settings, streams),
+        preflight.wanted(at.brokers, options, at.settings, streams),
         reset.ResetRequest(application_id, inputs, internal_topics=internal),
         tuple(
             directory

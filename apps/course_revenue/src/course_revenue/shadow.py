@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from course_revenue import rebuilding
 from course_revenue.contract import OnBrokenLine
 from course_revenue.errors import RefusedError
-from course_revenue.options import Target, target
+from course_revenue.options import Target, as_given, target
 from course_revenue.reconciling import reconcile_job
 from course_revenue.rejected import read_rejected
 from course_revenue.settings import PREFIX
@@ -92,9 +93,10 @@ def shadow_of(config: Path, settings: Sequence[str]) -> Shadow:
         *([f"group.instance.id={name}-{suffix}"] if live.properties.get("group.instance.id") else []),
     ]
     beside = target(config, own, None)
-    job = rebuilding.job_of(beside, config)
+    job = rebuilding.job_of(beside, as_given(config, own))
     # what the job was moved past stops its shadow, too
-    passed = {one.identity[1:]: one for one in (*rebuilding.job_of(live, config).adjustments, *job.adjustments)}
+    of_live = rebuilding.job_of(live, as_given(config, settings)).adjustments
+    passed = {one.identity[1:]: one for one in (*of_live, *job.adjustments)}
     return Shadow(live, beside, replace(job, adjustments=tuple(passed.values())), tuple(own), suffix)
 
 
@@ -295,7 +297,7 @@ def _latest(at: Target) -> dict[str, Revenue]:
 
 
 def write_config(shadow: Shadow, config: Path) -> Path | None:
-    """Writes the properties with the shadow's application id beside the file.
+    """Writes the properties with the shadow's application id beside the file, for nobody who may not read that one.
 
     Returns:
         The new file; None where the id does not stand in the file, so that whoever sets it has to change it.
@@ -305,6 +307,8 @@ def write_config(shadow: Shadow, config: Path) -> Path | None:
         return None
     new = config.with_name(f"{config.stem}-{shadow.suffix}{config.suffix}")
     draft = new.with_name(f"{new.name}.tmp")
+    draft.touch(0o600)
+    shutil.copymode(config, draft)
     draft.write_bytes(_ID_LINE.sub(f"application.id={shadow.application_id}".encode(), text))
     draft.replace(new)
     return new

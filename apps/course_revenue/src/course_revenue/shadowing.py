@@ -8,8 +8,9 @@ from course_revenue import reports, shadow
 from course_revenue.catching_up import run_to_the_end
 from course_revenue.errors import RefusedError
 from course_revenue.jobs import JobProcess
-from course_revenue.options import propose, target
+from course_revenue.options import as_given, propose, target
 from course_revenue.reconciling import reconcile_job
+from course_revenue.totals import on_one_line
 from headrace.cli.common import FAILED, note, say
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def build(asked: Asked) -> int:
     shadow.make_topics(made)
     run_to_the_end(made.beside, made.job, _instance(asked, made), "building the shadow")
     if not _compared(made):
-        say(f"the shadow does not agree with the input: {_reconcile(asked, made)} tells more")
+        say(f"the shadow does not agree with the input: {_reconcile(asked, made.settings)} tells more")
         return FAILED
     say(f"to let it take the job's place: {_again(asked)} --switch")
     return 0
@@ -76,7 +77,8 @@ def switch_over(asked: Asked) -> int:
 
     run_to_the_end(made.beside, made.job, _instance(asked, made), "catching up", stopped)
     if not _compared(made):
-        raise RefusedError(f"nothing was switched: the shadow does not agree with the input: {_reconcile(asked, made)}")
+        tells = _reconcile(asked, made.settings)
+        raise RefusedError(f"nothing was switched: the shadow does not agree with the input: {tells}")
     shadow.await_nobody(made, note, lambda: None, 0.0)
     shadow.give_up(made, done=False)
     return _put_in_place(asked, made)
@@ -123,14 +125,15 @@ def _finish(asked: Asked, made: Shadow) -> int:
     outcome = reconcile_job(target(asked.config, settings, None), timeout_s=_PATIENCE_S)
     note(reports.summary(outcome))
     if not outcome.comparison.agrees:
-        say(f"the totals do not agree with the input: {_command('reconcile', asked.config, settings)} tells more")
+        say(f"the totals do not agree with the input: {_reconcile(asked, settings)} tells more")
         return FAILED
     shadow.drop_topics(made)
     new = shadow.write_config(made, asked.config)
     if new is None:
         say(f"start the instances with application.id={made.application_id} where {live.application_id} was set")
     else:
-        say(f"start the instances with the new file: course-revenue run --config {new}")
+        others = [setting for setting in asked.settings if setting.partition("=")[0].strip() != "application.id"]
+        say(f"start the instances with the new file: course-revenue run {as_given(new, others)}")
     say(f"{live.application_id} does not start any more: it would write to {live.settings.output}, too")
     return 0
 
@@ -141,7 +144,8 @@ def _compared(made: Shadow) -> bool:
     if rows:
         say("course_id\tlive_cents_from_input\tlive_lines_from_input\tshadow_cents_from_input\tshadow_lines_from_input")
     for row in rows:
-        say(f"{row.course_id}\t{row.live_cents}\t{row.live_lines}\t{row.shadow_cents}\t{row.shadow_lines}")
+        cells = (on_one_line(row.course_id), row.live_cents, row.live_lines, row.shadow_cents, row.shadow_lines)
+        say("\t".join(map(str, cells)))
     verdict = "agrees" if agrees else "does not agree"
     note(f"{len(rows):,} courses differ between the job and its shadow; the shadow {verdict} with the input")
     return agrees
@@ -152,13 +156,8 @@ def _instance(asked: Asked, made: Shadow) -> JobProcess:
 
 
 def _again(asked: Asked) -> str:
-    return f"{_command('rebuild', asked.config, asked.settings)} --shadow"
+    return f"course-revenue rebuild {as_given(asked.config, asked.settings)} --shadow"
 
 
-def _reconcile(asked: Asked, made: Shadow) -> str:
-    return _command("reconcile", asked.config, made.settings)
-
-
-def _command(name: str, config: Path, settings: Sequence[str]) -> str:
-    given = "".join(f" --set {setting}" for setting in settings)
-    return f"course-revenue {name} --config {config}{given}"
+def _reconcile(asked: Asked, settings: Sequence[str]) -> str:
+    return f"course-revenue reconcile {as_given(asked.config, settings)}"
