@@ -94,7 +94,7 @@ def test_lines_that_come_again_are_counted_once_through_a_kill_and_a_rebalance(p
     b.start()
     product.send(lines(50, "course-a"))
     totals_are_the_sum(product, watch)
-    job = job_of(target(a.config_file, None, None), a.config_file)
+    job = job_of(target(a.config_file, None, None), "")
     with JobOffsets(product.bootstrap, job.watched, {}) as offsets:
         catch_up(offsets, lambda _: None, lambda: None)
     said = command(a, "reconcile")

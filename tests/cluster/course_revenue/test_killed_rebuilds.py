@@ -32,7 +32,7 @@ def test_a_rebuild_begins_anew_and_until_then_no_instance_counts_on_top_of_what_
 
     # without topics, with the offsets of before
     killed_before("headrace.topics:TopicAdmin.delete_group", a, "rebuild", "--yes")
-    assert product.changelog not in product.admin.topics()
+    wait_until(lambda: product.changelog not in product.admin.topics(), "the changelog is gone")
     assert product.admin.committed(product.application_id)
     said = refused(a)
     assert f"{product.changelog} is missing, though {product.application_id} has counted lines" in said
@@ -44,10 +44,7 @@ def test_a_rebuild_begins_anew_and_until_then_no_instance_counts_on_top_of_what_
     # with an instance of its own that has just been started: it ends with the command
     killed_before("course_revenue.following:JobOffsets.has_read", a, "rebuild", "--yes")
     admin = TopicAdmin({"bootstrap.servers": product.bootstrap})
-    try:
-        wait_until(lambda: not admin.describe_group(product.application_id).active, "the command's instance is gone")
-    finally:
-        admin.close()
+    wait_until(lambda: not admin.describe_group(product.application_id).active, "the command's instance is gone")
 
     said = command(a, "rebuild", "--yes")
     assert f"the totals of {len(right)} courses agree with the input" in said
@@ -56,6 +53,12 @@ def test_a_rebuild_begins_anew_and_until_then_no_instance_counts_on_top_of_what_
     a.start()
     product.send(lines(50, "course-a"))
     watch.wait_for(450, "the job goes on", a.tail)
+    assert watch.latest() == product.sums.totals()
+    # what the brokers do to a job that is stopped for a week
+    a.stop()
+    admin.delete_group(product.application_id)
+    admin.close()
+    assert f"has no committed offsets, but {product.changelog} has totals" in refused(a)
     assert watch.latest() == product.sums.totals()
 
 
@@ -98,7 +101,7 @@ def test_a_switch_goes_on_where_it_was_and_its_job_stays_down(product: Product) 
     # nothing is left but the file
     said = killed_before("course_revenue.shadow:write_config", a, *switch)
     assert "totals into" not in said
-    assert f"{output}.v2" not in product.admin.topics()
+    wait_until(lambda: f"{output}.v2" not in product.admin.topics(), "the shadow's topic is gone")
     said = command(a, *switch)
     new = a.directory / "app-v2.properties"
     assert f"course-revenue run --config {new}" in said

@@ -201,7 +201,11 @@ def test_readers_and_operators_each_with_what_is_printed_for_it(allowed: Allowed
     assert re.search(lacking("Delete", "topic", product.changelog), said), said
     assert everything(product) == before
     reset(users["reset"], code=0)
-    assert not [name for name in product.admin.topics() if name.startswith(f"{app_id}-") and f"{app_id}-v2" not in name]
+
+    def left() -> list[str]:
+        return [name for name in product.admin.topics() if name.startswith(f"{app_id}-") and f"{app_id}-v2" not in name]
+
+    wait_until(lambda: not left(), "its internal topics are gone", detail=left)
 
     day = ("rehearse", "--minutes", "0.1", "--rate", "20", "--courses", "5", "--directory", "days")
     with allowed.without(users["rehearse"], "Create", "topic", "rehearsal-*"):

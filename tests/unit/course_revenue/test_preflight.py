@@ -98,6 +98,12 @@ def test_a_job_that_has_counted_does_not_start_without_its_totals_or_what_is_in_
     assert refusal.fix.startswith("course-revenue rebuild --config app.properties")
 
 
+def test_totals_without_offsets_are_not_counted_on_top_of() -> None:
+    (refusal,) = found(replace(good(), counted=None, totals=True)).refusals
+    assert refusal.what.startswith(f"app has no committed offsets, but {TOTALS} has totals")
+    assert refusal.fix.startswith("course-revenue rebuild --config app.properties")
+
+
 @pytest.mark.parametrize(
     ("to", "what"),
     [

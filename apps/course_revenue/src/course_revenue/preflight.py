@@ -16,7 +16,7 @@ from course_revenue.topics import PARTITIONS, wanted_topics
 from course_revenue.topology import STORE, build_topology
 from headrace.errors import AuthorizationException, KafkaException
 from headrace.records import TopicPartition
-from headrace.topics import TopicAdmin, TransactionalWriter
+from headrace.topics import TopicAdmin, TopicReader, TransactionalWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,13 +79,18 @@ class Wanted:
     transactions: bool
 
     @property
+    def totals(self) -> str:
+        """The changelog of the totals."""
+        return f"{self.application_id}-{STORE}-changelog"
+
+    @property
     def holding(self) -> frozenset[str]:
         """The internal topics without which a job that has counted lines cannot go on.
 
         They hold its totals and what is in none yet. The memory of lines that come again may begin empty, as when it is
         turned on later.
         """
-        return self.repartition | {f"{self.application_id}-{STORE}-changelog"}
+        return self.repartition | {self.totals}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,8 @@ class Seen:
         replicas: the least number of replicas that a partition of theirs has.
         starts: log starts of the input topics.
         transactions: why transactions do not work; None when they do, or are not needed.
-        counted: whether the job's committed offsets say that it has read lines.
+        counted: whether the job's committed offsets say that it has read lines; None: there are none at all.
+        totals: whether its changelog has totals though it has no committed offsets; looked at under exactly-once alone.
         succession: who takes the job's place; None: nobody.
     """
 
@@ -107,7 +113,8 @@ class Seen:
     replicas: Mapping[str, int] = field(default_factory=dict[str, int])
     starts: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     transactions: str | None = None
-    counted: bool = False
+    counted: bool | None = False
+    totals: bool = False
     succession: Succession | None = None
 
     def value(self, topic: str, name: str) -> str:
@@ -162,6 +169,10 @@ def check(
     admin = TopicAdmin(streams.admin_config(), timeout_ms=int(_TIMEOUT_S * 1000))
     try:
         seen = look(admin, needs, starting=starting)
+        if needs.transactions and seen.counted is None and needs.totals in seen.partitions:
+            there = _has_records(brokers, needs.totals, streams)
+            # once more, and waiting for transactions: another instance may just have committed its first one
+            seen = replace(seen, totals=there and not admin.group_offsets(needs.application_id, stable=True))
     finally:
         admin.close()
     if not needs.transactions:
@@ -179,7 +190,7 @@ def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
     except AuthorizationException:
         if not starting:
             raise
-        committed = {}
+        committed = None
     topics = {*_own_topics(settings), *needs.repartition, *needs.changelogs}
     partitions = admin.partition_counts(topics)
     inputs = [
@@ -188,13 +199,14 @@ def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
         for number in range(partitions.get(topic, 0))
     ]
     starts = admin.list_offsets(inputs, "earliest")
+    read = {tp: at.offset for tp, at in (committed or {}).items() if tp.topic == settings.lines}
     return Seen(
         partitions,
         admin.topic_settings(partitions),
         admin.replication_factors(partitions),
         starts,
-        counted=any(tp.topic == settings.lines and at.offset > starts.get(tp, 0) for tp, at in committed.items()),
-        succession=succession(committed, settings.lines),
+        counted=None if committed == {} else any(at > starts.get(tp, 0) for tp, at in read.items()),
+        succession=succession(committed or {}, settings.lines),
     )
 
 
@@ -204,6 +216,16 @@ def _transactions(brokers: str, transactional_id: str, streams: StreamsConfig) -
     except KafkaException as error:
         return str(error)
     return None
+
+
+def _has_records(brokers: str, topic: str, streams: StreamsConfig) -> bool:
+    """Whether it has a committed record; one of a transaction that did not commit is none."""
+    try:
+        with TopicReader(brokers, topic, client=streams.admin_config(), timeout_s=_TIMEOUT_S) as reader:
+            return any(True for _ in reader.to_end(_TIMEOUT_S))
+    except AuthorizationException:
+        # who only checks need not read it; the job reads it in any case
+        return False
 
 
 def judge(needs: Wanted, seen: Seen) -> Findings:
@@ -231,6 +253,13 @@ def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
                 " total. Somebody deleted it, or a rebuild was cut short: stop every instance, and rebuild",
                 f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
             )
+    if seen.totals:
+        yield Finding(
+            f"{needs.application_id} has no committed offsets, but {needs.totals} has totals: it would count every line"
+            " once more on top of them. The brokers forget the offsets of a job that is stopped for longer than"
+            " offsets.retention.minutes, or somebody deleted its group",
+            f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
+        )
     for topic, made_with in sorted(needs.changelogs.items()):
         if topic in seen.partitions:
             yield from _changelog(needs, seen, topic, made_with)
