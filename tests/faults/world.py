@@ -44,6 +44,8 @@ _TOPICS: Final = {
 }
 _STATE_PARTITIONS: Final = 5
 """Partitions of the brokers' own topics for groups and transactions in a local cluster."""
+_QUICK_JAVA: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""A third less work for a start, and brokers start often here."""
 _SLOW_S: Final = 0.2
 """What each write and sync takes on a slow disk."""
 _SETTINGS: Final = {
@@ -174,9 +176,10 @@ class World:
         )
         routes = {n: {one.told(b): one.ports[b] for b in _BROKERS} for n, one in enumerate(listeners)}
         self.network = Network(routes)
-        # whatever is started from now on: brokers take their environment from this process
-        self._before = {name: os.environ.get(name) for name in self._brokers_disk.environment}
-        os.environ.update(self._brokers_disk.environment)
+        # brokers take their environment from this process
+        environment = self._brokers_disk.environment | _QUICK_JAVA
+        self._before = {name: os.environ.get(name) for name in environment}
+        os.environ.update(environment)
         try:
             self.network.__enter__()
             self.cluster.start(120)
