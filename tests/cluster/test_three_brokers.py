@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cluster.instances import wait_until
 from cluster.runtime.counting import counting, running, totals_of, write
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __init__ re-exports it
 
+from headrace import State
 from headrace.testing.cluster import LocalCluster
 from headrace.testing.processes import ClusterError
 
@@ -96,23 +96,46 @@ def test_tasks_run_in_the_racks_of_their_partitions_and_copies_are_in_other_zone
         assert as_wanted(), placed()
 
 
-def test_three_brokers_lose_one_and_take_it_back(cluster: LocalCluster) -> None:
+def test_three_brokers_lose_one_and_take_it_back_and_a_topic_that_wants_all_of_them_is_waited_for(
+    cluster: LocalCluster, unique: Callable[[str], str], tmp_path: Path
+) -> None:
     before = cluster.state()
     assert before is not None
     assert len(before.pids) == 3
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic("kept", 3)])["kept"].result(timeout=30)
-    topic = admin.list_topics("kept", timeout=15).topics["kept"]
+    brokers, source, strict = before.bootstrap_servers, unique("in"), unique("strict")
+    admin = AdminClient({"bootstrap.servers": brokers})
+    topics = [NewTopic(source, 2), NewTopic(strict, 2, config={"min.insync.replicas": "3"})]
+    for made in admin.create_topics(topics).values():
+        made.result(timeout=30)
+    topic = admin.list_topics(source, timeout=15).topics[source]
     assert all(len(partition.replicas) == 3 for partition in topic.partitions.values())
-    cluster.brokers[2].kill()
-    left = cluster.state()
-    assert left is not None
-    assert set(left.brokers) == {1, 3}
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    for number in range(3):
-        producer.produce("kept", b"two of three are enough", partition=number)
-    assert producer.flush(60) == 0
-    assert cluster.restart(2).port == before.brokers[2].port
+    settings = {
+        "application.id": unique("app"),
+        "bootstrap.servers": brokers,
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": 200,
+        "auto.offset.reset": "earliest",
+        "state.dir": str(tmp_path / "state"),
+    }
+    with running(counting(source, strict), settings) as streams, totals_of(brokers, strict) as totals:
+        write(brokers, source, 100)
+        wait_until(lambda: totals.total() == 100, "the lines before")
+        cluster.brokers[2].kill()
+        left = cluster.state()
+        assert left is not None
+        assert set(left.brokers) == {1, 3}
+
+        def in_sync() -> set[int]:
+            parts = admin.list_topics(strict, timeout=15).topics[strict].partitions.values()
+            return {len(partition.isrs) for partition in parts}
+
+        wait_until(lambda: in_sync() == {2}, "the dead one's copies are out of sync")
+        # two of three are enough for the other topic
+        write(brokers, source, 100, 100)
+        assert totals.total() == 100
+        assert cluster.restart(2, 120).port == before.brokers[2].port
+        wait_until(lambda: totals.total() == 200, "the lines meanwhile, once")
+        assert streams.state() is State.RUNNING
     # found again by its directory alone
     assert LocalCluster(cluster.data_dir).state() == cluster.state()
     with pytest.raises(ClusterError, match="holds a cluster of 3 brokers, not of 1"):

@@ -194,6 +194,36 @@ def test_joined_topics_that_differ_end_the_client_before_anything_is_processed(
     assert seen == []
 
 
+def test_a_thread_that_died_of_user_code_is_replaced_and_its_records_count_once(
+    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+) -> None:
+    errors: list[Exception] = []
+
+    def touch(value: str) -> str:
+        if value == "v150" and not errors:
+            raise ValueError("once")
+        return value
+
+    def replace(error: Exception) -> StreamThreadExceptionResponse:
+        errors.append(error)
+        return StreamThreadExceptionResponse.REPLACE_THREAD
+
+    write(bootstrap_servers, unique("in"), 300)
+    topology = counting(unique("in"), unique("out"), touch)
+    streams = KafkaStreams(topology, StreamsConfig.load(settings | {"num.stream.threads": 2}))
+    streams.set_uncaught_exception_handler(replace)
+    streams.start()
+    try:
+        with totals_of(bootstrap_servers, unique("out")) as totals:
+            wait_until(lambda: totals.total() == 300, "all lines counted once")
+        wait_until(lambda: streams.state() is State.RUNNING, "RUNNING")
+        wait_until(lambda: len(streams.metadata_for_local_threads()) == 2, "two threads again")
+    finally:
+        assert streams.close(60.0)
+    assert isinstance(errors[0].__cause__, ValueError)
+    assert len(errors) == 1
+
+
 class Farewell(Processor[Any, Any, Any, Any]):
     """Forwards when it is closed, which is after the last commit."""
 
