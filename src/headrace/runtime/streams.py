@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_ENDING = frozenset({State.PENDING_SHUTDOWN, State.NOT_RUNNING, State.PENDING_ERROR, State.ERROR})
+_TELL_S = 30.0
+"""How long the group may take to tell every instance that it is to end."""
+
 
 class KafkaStreams:
     """Runs a topology: one instance of an application.
@@ -428,11 +432,11 @@ class KafkaStreams:
 
     def _global_thread_failed(self, error: Exception) -> None:
         response = self._asked(error)
-        members = self._living()
+        members = [thread for thread in self._living() if thread.state is not ThreadState.CREATED]
         if response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION and members:
-            # the group tells this client to end, as all others
+            # the group tells this client to end, as all others, if it can be asked
             members[0].shutdown_application()
-            return
+            self._machine.wait_for(_ENDING, _TELL_S)
         # whatever it answered: without its global stores no thread can go on
         self._shut_down_after_error()
 
@@ -464,7 +468,7 @@ class KafkaStreams:
         if self._handler is not None:
             try:
                 return self._handler(error)
-            except Exception:
+            except (Exception, SystemExit):  # sys.exit ends no process here: the thread would end without closing
                 _log.exception("the uncaught exception handler failed itself: shutting down")
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
@@ -493,7 +497,7 @@ class KafkaStreams:
             return
         try:
             listener(new, old)
-        except Exception:
+        except (Exception, SystemExit):
             # the change has been made, and others wait for what follows from it
             _log.exception("the state listener failed at %s to %s", old.value, new.value)
 

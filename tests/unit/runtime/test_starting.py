@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace import Consumed, KafkaStreams, Serdes, State, StreamsBuilder, StreamThreadExceptionResponse
+from headrace.errors import StreamsException
 from headrace.runtime.states import ThreadState
 
 if TYPE_CHECKING:
@@ -99,3 +101,33 @@ def test_a_state_listener_may_close_the_client_that_is_being_started(tmp_path: P
     assert streams.state() is State.NOT_RUNNING
     assert [thread.state for thread in streams._threads] == [ThreadState.DEAD] * 2
     assert not any("StreamThread" in thread.name for thread in threading.enumerate())
+
+
+def test_a_global_store_that_fails_before_any_member_joined_ends_the_client(tmp_path: Path) -> None:
+    """Asked to end the whole application, it told a thread that was never started, and rebalanced for ever."""
+    builder = StreamsBuilder()
+    text = Consumed.with_(Serdes.String(), Serdes.String())
+    builder.global_table("names", text)
+    builder.stream("in", text).to("out")
+    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
+    streams = KafkaStreams(builder.build(), settings)
+    streams.set_uncaught_exception_handler(lambda _: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
+    streams._machine.move(State.REBALANCING)
+    streams._global_thread_failed(StreamsException("a record that does not decode"))
+    assert streams.wait(60.0)
+    assert streams.state() is State.ERROR
+
+
+def test_who_calls_sys_exit_when_told_of_an_error_ends_the_client_and_not_only_the_thread(tmp_path: Path) -> None:
+    """The thread was gone without having closed anything, its member lived on, and the client as well."""
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
+    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
+    streams = KafkaStreams(builder.build(), settings)
+    streams.set_uncaught_exception_handler(lambda _: sys.exit(1))
+    streams.set_state_listener(lambda new, old: sys.exit(1))
+    streams._machine.move(State.REBALANCING)
+    response = streams._answer(streams._threads[0], StreamsException("made up"))
+    assert response is StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+    assert streams.wait(60.0)
+    assert streams.state() is State.ERROR
