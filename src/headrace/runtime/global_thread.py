@@ -115,7 +115,13 @@ class GlobalStreamThread:
         checkpoint = GlobalCheckpoint(directory.global_checkpoint(), task.stores, self._stores.topics, ids)
         ends = self._retried("reading offsets", lambda: admin.list_offsets(task.partitions, "latest"))
         starts = self._starts(admin, task, checkpoint, ends)
-        consumer = RecordConsumer(config.global_consumer_config(client_id=client_id))
+        settings = config.global_consumer_config(client_id=client_id)
+        if settings["isolation.level"] == "read_committed":
+            # as in Java: what lies in an unfinished transaction of whoever writes the topic comes when that has ended
+            ends = self._retried(
+                "reading offsets", lambda: admin.list_offsets(task.partitions, "latest", read_committed=True)
+            )
+        consumer = RecordConsumer(settings)
         later(consumer.close)
         consumer.assign(starts)
         self._restore(task, consumer, ends)

@@ -31,6 +31,7 @@ from headrace import (
     StreamsBuilder,
     Topology,
 )
+from headrace.kafka import RecordProducer
 from headrace.topics import NewTopic, TopicReader, TopicWriter, ensure_topics
 
 if TYPE_CHECKING:
@@ -158,6 +159,30 @@ def test_a_pattern_a_global_table_and_a_chosen_topic(
     with running(topology, settings):
         # its own offsets brought the global store here, and the change made meanwhile
         assert read(f"{out}-k", 22)[-1][:2] == (b"y", b"n7=changed")
+
+
+def test_a_global_table_is_complete_without_what_a_transaction_holds_that_does_not_end(
+    settings: dict[str, Any], unique: Callable[[str], str], read: Callable[[str, int], list[Read]]
+) -> None:
+    """The client did not start, and ended after ``task.timeout.ms``, for a transaction that somebody had left open."""
+    brokers, names, lines, out = settings["bootstrap.servers"], unique("names"), unique("in"), unique("out")
+    ensure_topics(brokers, [NewTopic(names, 1), NewTopic(lines, 1), NewTopic(out, 1)])
+    write(brokers, names, ("known", b"1", 1))
+    other = RecordProducer({"bootstrap.servers": brokers, "transactional.id": unique("other")})
+    other.init_transactions(30.0)
+    other.send(names, 0, b"late", b"2", 1)
+    other.flush(30.0)
+    builder = StreamsBuilder()
+    table: GlobalKTable[str, str] = builder.global_table(names, AS_TEXT)
+    stream: KStream[str, str] = builder.stream(lines, AS_TEXT)
+    stream.left_join(table, lambda key, value: key, lambda value, name: f"{value}={name}").to(
+        out, Produced.with_(TEXT, TEXT)
+    )
+    with running(builder.build(), settings):
+        write(brokers, lines, ("known", b"x", 1), ("late", b"y", 2))
+        assert [value for _, value, _, _ in read(out, 2)] == [b"x=1", b"y=None"]
+    other.abort_transaction(30.0)
+    other.close()
 
 
 def test_dead_letters_have_the_input_records_bytes(
