@@ -302,7 +302,7 @@ class StreamThread:
         try:
             membership.shutdown_application()
             while time.monotonic() < deadline:
-                for event in membership.poll(time.time_ns() // 1_000_000):
+                for event in membership.poll(int(1000 * time.monotonic())):
                     if isinstance(event, ShutdownRequested):
                         return
                     if isinstance(event, Revoked):
@@ -467,7 +467,7 @@ class StreamThread:
         if self._application_is_to_end:
             self._application_is_to_end = False
             self._membership.shutdown_application()
-        self._events.extend(self._membership.poll(time.time_ns() // 1_000_000))
+        self._events.extend(self._membership.poll(int(1000 * time.monotonic())))
         self._shared.predecessors.watch(self.index, self._membership)
         while self._events:
             # it leaves the queue once it is done: after a failed commit revoked tasks still have to be given up
