@@ -6,13 +6,29 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from cluster.course_revenue.product import command
 from course_revenue import preflight
 from course_revenue.settings import Settings, without_product_keys
 
 from headrace import StreamsConfig
 
 if TYPE_CHECKING:
+    from cluster.course_revenue.conftest import ProductFactory
     from cluster.course_revenue.product import Product
+
+
+def test_a_run_with_once_counts_what_is_there_and_ends(product_factory: ProductFactory) -> None:
+    product = product_factory(2)
+    product.load(200, courses=5)
+    instance = product.instance("a", commit_interval_ms=1_000)
+    instance.configure()
+    watch = product.watch()
+    said = command(instance, "run", "--once")
+    assert "SIGTERM: stopping" in said
+    watch.wait_for(200, "all lines", said)
+    assert watch.latest() == product.sums.totals()
+    # there is nothing to do
+    assert "SIGTERM: stopping" in command(instance, "run", "--once")
 
 
 def test_the_check_sees_what_is_wrong_and_a_run_does_not_start(product: Product) -> None:

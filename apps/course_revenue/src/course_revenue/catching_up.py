@@ -5,15 +5,20 @@ Records that the job was moved past by hand stop that instance, too; each is pas
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_revenue.errors import JobFailedError, RefusedError
-from course_revenue.following import JobOffsets, catch_up
+from course_revenue.following import LOOK_S, JobOffsets, catch_up
 from course_revenue.headers import Place
 from course_revenue.progress import open_progress
 from course_revenue.skipping import SkipRequest, skip
-from headrace.cli.common import note
+from headrace.cli.common import FAILED, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from course_revenue.jobs import JobProcess
     from course_revenue.options import Target
     from course_revenue.rebuilding import Job
+
+log = logging.getLogger(__name__)
 
 
 def run_to_the_end(
@@ -53,6 +60,36 @@ def run_to_the_end(
             meanwhile(check)
         # for what came during the first time
         there()
+
+
+def run_once(at: Target, job: Job, run: Callable[[], int]) -> int:
+    """Runs an instance in this process until it has counted all there is, and has it stopped by SIGTERM.
+
+    Args:
+        at: the brokers.
+        job: what the instance runs.
+        run: runs it until a signal comes; gives the exit code. Called on this thread, the main one.
+
+    Returns:
+        The exit code of ``run``; 1 when nobody could say whether everything is counted.
+    """
+    failures: list[Exception] = []
+
+    def watch() -> None:
+        try:
+            with JobOffsets(at.brokers, job.watched, at.client) as offsets:
+                catch_up(offsets, lambda _: None, lambda: None)
+        except Exception as error:
+            failures.append(error)
+            log.exception("how far the job is cannot be told")
+        # before the instance takes signals, one would end this process at once
+        while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            time.sleep(LOOK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="once", daemon=True).start()
+    code = run()
+    return code or (FAILED if failures else 0)
 
 
 def showing(show: Callable[[int, int, str], None]) -> Callable[[Standing], None]:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from course_revenue.acls import acls
+from course_revenue.catching_up import run_once
 from course_revenue.dashboard.command import dashboard
 from course_revenue.demo import DemoOptions, run_demo
 from course_revenue.formats import formats
@@ -21,6 +22,7 @@ from course_revenue.loading import load
 from course_revenue.operations import check, check_before_run, rejected_app, skip_record
 from course_revenue.options import Brokers, Config, ConfigFile, Set, as_given, target
 from course_revenue.rebuild import rebuild
+from course_revenue.rebuilding import job_of
 from course_revenue.reconcile import reconcile
 from course_revenue.rehearse import rehearse
 from course_revenue.sample import SampleSize
@@ -31,6 +33,7 @@ from course_revenue.topology import build_topology
 from course_revenue.totals import open_totals, summary, total_lines
 from headrace import StreamsConfig
 from headrace.cli.common import Instances, log_to_stderr, note, read_properties, run_app, run_instances, say
+from headrace.errors import ConfigException
 from headrace.tools.service import run_until_stopped
 from headrace.topics import ensure_topics
 
@@ -97,6 +100,9 @@ def run(
     settings: Set = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     instances: Instances = 1,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when everything is counted that is there at the start.")
+    ] = False,
 ) -> None:
     """Check, then run the job until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
     log_to_stderr(log_level)
@@ -105,10 +111,16 @@ def run(
     streams_config = StreamsConfig.load(without_product_keys(properties))
     values = formats(product.format, properties)
     topology = build_topology(product, streams_config.values(), values=values)
+    if once and instances > 1:
+        raise ConfigException("--once is for one instance: leave --instances out")
     if instances > 1:
         again = ["-m", "course_revenue", "run"]
         raise typer.Exit(run_instances(again, config, settings, log_level, streams_config, instances))
     check_before_run(as_given(config, settings), product, streams_config)
+    if once:
+        at = target(config, settings, None)
+        job = job_of(at, as_given(config, settings))
+        raise typer.Exit(run_once(at, job, lambda: run_until_stopped(topology, streams_config)))
     raise typer.Exit(run_until_stopped(topology, streams_config))
 
 
