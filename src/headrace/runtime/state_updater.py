@@ -150,6 +150,10 @@ class StateUpdater:
         """Start the thread."""
         self._thread.start()
 
+    def is_current(self) -> bool:
+        """Whether this is the thread that asks."""
+        return threading.current_thread() is self._thread
+
     def add(self, task: StreamTask | StandbyTask) -> None:
         """Hand a task over. An active one comes back by :meth:`drain`, or by :meth:`remove`; a standby by that only."""
         with self._guard:

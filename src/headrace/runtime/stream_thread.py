@@ -210,8 +210,9 @@ class StreamThread:
         return not self._thread.is_alive()
 
     def is_current(self) -> bool:
-        """Whether this is the thread that asks."""
-        return threading.current_thread() is self._thread
+        """Whether this is the thread that asks, or its updater is, which calls the listeners of restores."""
+        updater: StateUpdater | None = getattr(self, "_updater", None)
+        return threading.current_thread() is self._thread or (updater is not None and updater.is_current())
 
     def task_drops(self) -> dict[TaskId, dict[str, int]]:
         """Dropped records by reason of every task this thread has now."""

@@ -272,7 +272,7 @@ class KafkaStreams:
         for thread in threads:
             thread.shutdown(leaves)
         if any(t.is_current() for t in threads) or (self._global is not None and self._global.is_current()):
-            # called by a listener or a processor: this very thread has still to finish
+            # called by a listener or a processor: this very thread, or the one it waits for, has still to finish
             self._finish_after(threads, self._close_http)
             return False
         if not self._join(threads, timeout_s):

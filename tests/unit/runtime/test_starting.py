@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace import Consumed, KafkaStreams, Serdes, State, StreamsBuilder, StreamThreadExceptionResponse
 from headrace.errors import StreamsException
+from headrace.metrics import MetricsRegistry
+from headrace.runtime.client import Listeners
+from headrace.runtime.state_updater import StateUpdater
 from headrace.runtime.states import ThreadState
 
 if TYPE_CHECKING:
@@ -131,3 +135,23 @@ def test_who_calls_sys_exit_when_told_of_an_error_ends_the_client_and_not_only_t
     assert response is StreamThreadExceptionResponse.SHUTDOWN_CLIENT
     assert streams.wait(60.0)
     assert streams.state() is State.ERROR
+
+
+def test_a_restore_listener_that_closes_the_client_is_not_waited_for(tmp_path: Path) -> None:
+    """Its thread is the one that the stream thread waits for as it ends: both stood still for ten seconds."""
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
+    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
+    streams = KafkaStreams(builder.build(), settings)
+    nothing: Any = None
+    updater = StateUpdater(
+        "updater", nothing, nothing, nothing, 1_000, Listeners(), threading.Event(), MetricsRegistry(time.monotonic)
+    )
+    streams._threads[0]._updater = updater
+    streams._machine.move(State.REBALANCING)
+    closed: list[bool] = []
+    updater.submit(lambda: closed.append(streams.close()))
+    updater.start()
+    assert streams.wait(60.0)
+    assert closed == [False], "the threads go on closing"
+    updater.close(60.0)
