@@ -253,8 +253,11 @@ def test_it_runs_until_sigterm_and_the_past_can_be_read(lake: Lake, capsys: pyte
     assert "c1\t100\t10\tfalse\t100\t" in shown(None)
     assert "c1\t10\t1\tfalse\t10\t" in shown(str(first.version))
     assert "c1\t10\t1\tfalse\t10\t" in shown(first.written.isoformat())
-    with pytest.raises(LakeError, match="cannot be read as of 99"):
+    assert LakeTable(lake.path("t")).snapshot(first.version) == first, "an older version has its own time"
+    with pytest.raises(LakeError, match="has no version 99: its newest is "):
         LakeTable(lake.path("t")).snapshot(99)
+    with pytest.raises(LakeError, match=r"has no version as of 2020-01-01T00:00:00\+00:00: its oldest, 0, is of "):
+        shown("2020-01-01")
     with pytest.raises(LakeError, match="there is no Delta table"):
         LakeTable(lake.path("nowhere"))
 

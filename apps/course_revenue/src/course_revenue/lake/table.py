@@ -157,6 +157,9 @@ class LakeTable:
             LakeError: there is no such version any more, or there never was.
         """
         table = DeltaTable(self.uri, storage_options=self._options)
+        newest = table.version()
+        if isinstance(as_of, int) and as_of > newest:
+            raise LakeError(f"{self.uri} has no version {as_of}: its newest is {newest}")
         try:
             if as_of is not None:
                 table.load_as_version(as_of)
@@ -168,8 +171,33 @@ class LakeTable:
             ) from error
         columns: list[list[Any]] = [read[name].to_pylist() for name in _COLUMNS]
         totals = {row[0]: Revenue(row[0], row[1], row[2], row[3], row[4]) for row in zip(*columns, strict=True)}
-        commit = table.history(1)[0]
-        return Snapshot(table.version(), datetime.fromtimestamp(commit["timestamp"] / 1000, UTC), totals)
+        written = self._written(table.version())
+        if isinstance(as_of, datetime) and written > as_of:
+            # delta-rs then takes the oldest version for it
+            raise LakeError(
+                f"{self.uri} has no version as of {as_of.isoformat()}: its oldest, {table.version()}, is of"
+                f" {written.isoformat(timespec='milliseconds')}"
+            )
+        return Snapshot(table.version(), written, totals)
+
+    def _written(self, version: int) -> datetime:
+        """The time of a version's commit.
+
+        Raises:
+            LakeError: the log has it no more.
+        """
+        table = DeltaTable(self.uri, storage_options=self._options)
+        while True:
+            # commits come from the log's newest on, whichever version is open, so they are counted from there
+            newest = table.version()
+            count = newest - version + 1
+            commits = table.history(count)
+            table.update_incremental()
+            if table.version() == newest:
+                break
+        if len(commits) < count:
+            raise LakeError(f"the log of {self.uri} has no commit of version {version} any more")
+        return datetime.fromtimestamp(commits[-1]["timestamp"] / 1000, UTC)
 
     def _taken(self, error: Exception) -> LakeError:
         return LakeError(
