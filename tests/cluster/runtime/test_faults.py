@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from cluster.instances import wait_until
 from cluster.runtime.counting import counting, running, totals_of, write
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports them
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewPartitions
 
 from headrace import (
@@ -19,6 +25,7 @@ from headrace import (
     StreamThreadExceptionResponse,
 )
 from headrace.kafka import TopicAdmin
+from headrace.records import TopicPartition
 from headrace.testing.cluster import LocalCluster
 from headrace.tools.reset import ResetRequest, application_topics, reset
 from headrace.topics import NewTopic as Topic
@@ -27,6 +34,8 @@ from headrace.topics import ensure_topics
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pytest
 
 
 def test_a_fencing_that_a_send_notices_leads_to_a_clean_rejoin(
@@ -134,6 +143,48 @@ def test_a_store_of_a_changelog_that_a_reset_made_anew_is_dropped(
     with totals_of(bootstrap_servers, unique("out-again")) as totals, running(again, app):
         wait_until(lambda: totals.total() >= 820, "the lines after both")
         assert totals.total() == 820
+
+
+def set_cleanup_policy(brokers: str, topic: str, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=30)
+
+
+def test_a_store_that_the_changelog_no_longer_continues_is_named_and_filled_anew(
+    app: dict[str, Any],
+    bootstrap_servers: str,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # every line is a record of the changelog
+    app["statestore.cache.max.bytes"] = "0"
+    topology = counting(unique("in"), unique("out"))
+    with totals_of(bootstrap_servers, unique("out")) as totals:
+
+        def counted(lines: int, state: Path) -> None:
+            before = totals.total()
+            write(bootstrap_servers, unique("in"), lines, before)
+            with running(topology, app | {"state.dir": str(state)}):
+                wait_until(lambda: totals.total() == before + lines, "the lines counted once")
+
+        counted(100, tmp_path / "here")
+        counted(700, tmp_path / "elsewhere")
+        changelog = f"{app['application.id']}-counts-changelog"
+        admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
+        # brokers delete no records of a topic that is only compacted
+        set_cleanup_policy(bootstrap_servers, changelog, "delete")
+        ends = admin.list_offsets([TopicPartition(changelog, number) for number in range(2)], "latest")
+        # a hundred records have the newest of every key
+        admin.delete_records({tp: end - 100 for tp, end in ends.items()})
+        admin.close()
+        set_cleanup_policy(bootstrap_servers, changelog, "compact")
+        counted(20, tmp_path / "here")
+    assert "but the log holds" in caplog.text
+    assert "The local store is dropped and restored" in caplog.text
 
 
 def test_partitions_added_to_a_source_topic_end_the_thread_with_what_to_do(

@@ -100,6 +100,12 @@ def test_a_wrong_command_line_is_one_message_and_exit_code_two(
     assert says in headrace(*arguments, code=2).stderr
 
 
+def test_a_directory_of_one_broker_is_not_started_as_a_cluster_of_three(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").touch()
+    refused = headrace("cluster", "up", "--brokers", "3", "--data-dir", str(tmp_path), code=1)
+    assert "holds a cluster of 1 broker, not of 3" in " ".join(refused.stderr.split())
+
+
 def test_status_without_a_cluster_is_exit_code_one_and_down_is_no_failure(here: Path) -> None:
     assert "no cluster is running" in headrace("cluster", "status", "--data-dir", "c", code=1).stdout
     assert "no cluster is running" in headrace("cluster", "down", "--data-dir", "c").stdout
