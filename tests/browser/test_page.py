@@ -259,8 +259,13 @@ def test_it_fits_wide_and_narrow_screens_by_day_and_by_night(browser: Browser, l
                 dashboard.totals([revenue(2, cents[2] + 99_999, 1001)])
                 expect(page.locator("#detail-from")).to_contain_text("ago")
             picture(page, look)
-            # nothing sticks out sideways
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            for width in (1300, 1181, 1180, 781, 641) if look == "wide" else (size[0],):
+                page.set_viewport_size({"width": width, "height": size[1]})
+                # nothing sticks out sideways, and no amount or time is cut
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+                cut = """[...document.querySelectorAll(".space .row:not([hidden]) > *")]
+                         .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
+                assert page.evaluate(cut) == [], width
             assert wrong == []
 
 
