@@ -169,6 +169,20 @@ def test_a_line_that_lies_in_the_rejected_topic_explains_what_the_totals_lack() 
         assert comparison.sums.fates == Fates(records=3, applied=1, rejected=1, broken=1)
 
 
+def test_lines_of_the_rejected_topic_are_counted_since_in_all_courses_or_in_none() -> None:
+    """A line that was counted twice looked like a rejected one of the same price that was counted since."""
+    sent = [value("o1", 70, course="c1"), value("o2", 70, course="c2"), value("o3", 70, course="c2")]
+    for found, verdicts in (
+        (totals(c2=(70, 1)), ["rejected", "rejected"]),
+        (totals(c2=(140, 2)), ["rejected", "different"]),
+        (totals(c1=(70, 1), c2=(140, 2)), ["equal", "equal"]),
+    ):
+        with Ledger(DECODE) as ledger:
+            ledger.add_lines(records(sent))
+            ledger.add_rejected([(0, 0), (0, 1)])
+            assert [row.verdict for row in compared(ledger, found).rows] == verdicts
+
+
 def test_a_broken_line_that_is_nowhere_is_a_difference_unless_the_rejected_topic_has_lost_some() -> None:
     for whole in (True, False):
         with Ledger(DECODE) as ledger:

@@ -113,29 +113,31 @@ def sum_input(
 
 
 def reconcile(sums: InputSums, totals: Mapping[str, Revenue]) -> Reconciliation:
-    """Compares the sums with the job's totals, course by course, sorted by course id."""
+    """Compares the sums with the job's totals, course by course, sorted by course id.
+
+    Lines that lie in the rejected topic and keep today's contract are not counted; after a rebuild by a release that
+    finds nothing wrong with them they all are. It is one or the other for the whole job: what fits more courses.
+    """
     courses = sorted({*sums.courses, *(sums.landed or ()), *totals})
-    return Reconciliation(tuple(_explain(course, sums, totals.get(course)) for course in courses), sums)
+    either = [
+        tuple(_explain(course, sums, totals.get(course), counted_since=since) for course in courses)
+        for since in (False, True)
+    ]
+    return Reconciliation(min(either, key=lambda rows: sum(row.verdict == DIFFERENT for row in rows)), sums)
 
 
-def _explain(course: str, sums: InputSums, total: Revenue | None) -> Explanation:
+def _explain(course: str, sums: InputSums, total: Revenue | None, *, counted_since: bool) -> Explanation:
     given = sums.courses.get(course, CourseSum())
     landed = LandedSum(given.once, waiting=given.waiting)
     if sums.landed is not None:
         landed = sums.landed.get(course, LandedSum())
     topic = NOTHING if total is None else Amount(total.net_cents, total.line_count)
     difference = topic.plus(given.flight).minus(landed.once)
-    repeats, rejected = given.repeats.minus(given.left_out), NOTHING.minus(landed.waiting)
-    # a rejected line may have been counted since; repeats are counted or left out as the settings say, never as it fits
-    for refused in (rejected, NOTHING):
-        if difference == landed.tail.plus(repeats).plus(refused):
-            parts = [
-                name
-                for name, amount in (("tail", landed.tail), ("duplicates", repeats), ("rejected", refused))
-                if amount != NOTHING
-            ]
-            verdict = "+".join(parts) or EQUAL
-            break
-    else:
-        refused, verdict = rejected, DIFFERENT
+    # repeats are counted or left out as the settings say, never as it fits
+    repeats = given.repeats.minus(given.left_out)
+    refused = NOTHING if counted_since else NOTHING.minus(landed.waiting)
+    parts = {"tail": landed.tail, "duplicates": repeats, "rejected": refused}
+    verdict = DIFFERENT
+    if difference == landed.tail.plus(repeats).plus(refused):
+        verdict = "+".join(name for name, amount in parts.items() if amount != NOTHING) or EQUAL
     return Explanation(course, landed.once, topic, given.flight, repeats, landed.tail, refused, verdict, landed)
