@@ -269,7 +269,8 @@ STREAMS_KEYS: Final[tuple[ConfigKey, ...]] = (
     ConfigKey(
         "metadata.recovery.rebootstrap.trigger.ms", _LONG, "300000", _LOW,
         "Milliseconds without metadata after which a client starts from bootstrap.servers again.",
-        at_least(0),
+        at_least(0), support=_NO_EFFECT,
+        note="bootstrap.servers are tried again as soon as no broker that is known can be reached.",
     ),
     ConfigKey(
         "metadata.recovery.strategy", _STRING, "rebootstrap", _LOW,

@@ -17,7 +17,7 @@ from confluent_kafka import admin as untyped_admin
 
 from headrace.errors import AuthorizationException, StreamsException, TimeoutException
 from headrace.kafka.acls import Acl
-from headrace.kafka.connections import data_client_config, group_client_config
+from headrace.kafka.connections import Bootstrap, data_client_config, group_client_config
 from headrace.kafka.errors import (
     ClosedClient,
     refuses_entry,
@@ -114,6 +114,7 @@ class TopicAdmin:
     """
 
     def __init__(self, config: Mapping[str, Any], timeout_ms: int = 60_000) -> None:
+        self._bootstrap = Bootstrap(config)
         try:
             self._client: Any = _api.AdminClient(
                 data_client_config({**config, "error_cb": self._on_client_error}), logger=log
@@ -558,6 +559,7 @@ class TopicAdmin:
         if refuses_entry(error):
             self._refusal = error
         else:
+            self._bootstrap.on_error(self._client, error)
             log.warning("admin client: %s: %s", error.name(), error.str())
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from confluent_kafka import KafkaError
 from kafka.net.compat import KafkaNetClient as UntypedNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector as UntypedSelector
@@ -24,6 +25,7 @@ from kafka.net.selector import NetworkSelector as UntypedSelector
 from headrace.config.security import OAUTH
 from headrace.errors import AuthorizationException, ConfigException, KafkaException
 from headrace.kafka.errors import CHECK_TLS, kp
+from headrace.kafka.native import add_brokers
 from headrace.kafka.oauth import MemberTokens, token_source
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ _CLIENT_SETTINGS: Final[Mapping[str, str]] = {
     "connections.max.idle.ms": "connections_max_idle_ms",
     "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
 }
+_STRATEGY: Final = "metadata.recovery.strategy"
 _NEVER_MS: Final = 2_147_483_647
 _NEVER: Final = {"connections_max_idle_ms": 0, "metadata_max_age_ms": -1}  # librdkafka's word for it
 _SECRETS: Final = ("sasl_plain_password", "ssl_password")
@@ -64,16 +67,42 @@ _TLS_REFUSAL: Final = re.compile(r"CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|WRON
 def data_client_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings for a client of ``confluent_kafka``.
 
+    librdkafka's own way to begin again from ``bootstrap.servers`` stays off: while no broker answers it connects 40
+    times a second and reports each try, and the offsets of the next transaction find no coordinator until their time
+    is over (2.16). :class:`Bootstrap` does it instead.
+
     Raises:
         AuthorizationException, TimeoutException, ConfigException: there is no token for SASL/OAUTHBEARER.
     """
-    settings = dict(config)
+    settings = {**config, _STRATEGY: "none"}
     oauth = settings.pop(OAUTH, None)
     if oauth is not None:
         source = token_source(oauth)
         source.token()  # the client itself only says that there is none
         settings["oauth_cb"] = source.for_data_client
     return settings
+
+
+class Bootstrap:
+    """Beginning again from ``bootstrap.servers`` when no broker that is known answers (KIP-899, KIP-1102).
+
+    All of them may have got other addresses meanwhile. Brokers that only went away for a while come back by themselves.
+
+    Args:
+        config: librdkafka's settings. With ``metadata.recovery.strategy`` none nothing is done, nor for a client with
+            ``transactional.id``: one that fails for long is replaced by a new one.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        again = str(config.get(_STRATEGY, "rebootstrap")).lower() == "rebootstrap" and not config.get(
+            "transactional.id"
+        )
+        self._servers: str | None = config.get("bootstrap.servers") if again else None
+
+    def on_error(self, client: object, error: KafkaError) -> None:
+        """Tell of each error that ``client`` reports."""
+        if self._servers and error.code() == KafkaError._ALL_BROKERS_DOWN:
+            add_brokers(client, self._servers)
 
 
 def group_client_config(config: Mapping[str, Any]) -> dict[str, Any]:

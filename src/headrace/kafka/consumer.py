@@ -33,7 +33,7 @@ from headrace.errors import (
     TimeoutException,
 )
 from headrace.kafka.acls import Acl, reading
-from headrace.kafka.connections import data_client_config, group_client_config
+from headrace.kafka.connections import Bootstrap, data_client_config, group_client_config
 from headrace.kafka.errors import client_error, refuses_entry, translate, translate_config_error
 from headrace.kafka.group_admin import GroupAdmin
 from headrace.records import TopicPartition
@@ -98,6 +98,7 @@ class RecordConsumer:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._pending_errors: list[KafkaException] = []
         settings: dict[str, Any] = {**_DEFAULTS, **config, **_FORCED, "error_cb": self._on_client_error}
+        self._bootstrap = Bootstrap(settings)
         try:
             self._client: Consumer = Consumer(data_client_config(settings), logger=log)
         except ClientException as error:
@@ -387,6 +388,7 @@ class RecordConsumer:
         if error.fatal() or refuses_entry(error):
             self._pending_errors.append(translate(error, "connecting to the brokers"))
         else:
+            self._bootstrap.on_error(self._client, error)
             log.warning("consumer: %s: %s", error.name(), error.str())
 
 

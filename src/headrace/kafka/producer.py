@@ -43,7 +43,7 @@ from headrace.errors import (
     TransactionAbortableException,
 )
 from headrace.kafka.acls import Acl, writing
-from headrace.kafka.connections import data_client_config
+from headrace.kafka.connections import Bootstrap, data_client_config
 from headrace.kafka.errors import (
     REFUSED_IN_TRANSACTION,
     REFUSED_RECORD,
@@ -125,6 +125,7 @@ class RecordProducer:
         settings: dict[str, Any] = {**_DEFAULTS, **config, "error_cb": self._on_client_error}
         self._transactional_id: str | None = settings.get("transactional.id") or None
         self._max_block_s = max_block_ms / 1000
+        self._bootstrap = Bootstrap(settings)
         try:
             # Any: the client's stub asks for headers of text or bytes in an invariant list, ours are bytes.
             self._client: Any = Producer(data_client_config(settings), logger=_Log(self._unwritable))
@@ -660,6 +661,7 @@ class RecordProducer:
         if error.fatal() or refuses_entry(error):
             self._fatal = self._translated(error)
         else:
+            self._bootstrap.on_error(self._client, error)
             log.warning("producer: %s: %s", error.name(), error.str())
 
 

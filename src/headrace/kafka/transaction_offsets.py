@@ -2,17 +2,12 @@
 
 confluent-kafka takes offset metadata for text ended by a zero byte and sends that byte too, so what a Java successor
 reads is no base64 any more: it starts without stream time. Nothing can be mended behind a commit, for the instance may
-be killed right after it. So this one call goes to the same librdkafka that confluent-kafka has loaded, by ``ctypes``.
-
-What it stands on, with confluent-kafka pinned to one release and a test of the bytes that arrive:
-
-* the symbols of librdkafka are found through confluent-kafka's extension module, which is linked to it;
-* a ``Producer`` object begins, behind its object header, with the pointer to librdkafka's handle
-  (``Handle`` of ``confluent_kafka.h``, the first field since its first release).
+be killed right after it. So this one call goes to librdkafka itself (:mod:`headrace.kafka.native`).
 
 The call also gets an end. librdkafka waits without limit for an answer that its own look-up of the group's coordinator
 may never get (``rd_kafka_txn_op_req0`` with ``RD_POLL_INFINITE``, ``rd_kafka_coord_req_fsm``): seen while coordinators
-moved and brokers were slow. So it runs on a thread of its own, which is left behind with its client when it hangs.
+moved and brokers were slow, and after every restart of an only broker while librdkafka began again from
+``bootstrap.servers`` by itself (:func:`headrace.kafka.connections.data_client_config`). So it runs on a thread of its own, which is left behind with its client when it hangs.
 
 Uses: ``rdkafka.h`` of librdkafka 2.x (``rd_kafka_send_offsets_to_transaction``,
 ``rd_kafka_consumer_group_metadata_new_with_genid``, ``rd_kafka_topic_partition_t``).
@@ -25,14 +20,15 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from confluent_kafka import KafkaError, cimpl
+from confluent_kafka import KafkaError
 from confluent_kafka import KafkaException as ClientException
 
 from headrace.errors import IllegalStateException, TransactionAbortableException
 from headrace.kafka.errors import ClosedClient
+from headrace.kafka.native import function, handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from confluent_kafka import Producer
 
@@ -64,28 +60,18 @@ class _PartitionList(ctypes.Structure):
     ]
 
 
-_library = ctypes.CDLL(cimpl.__file__)
-
-
-def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    found = _library[name]
-    found.restype = result
-    found.argtypes = arguments
-    return found
-
-
 _pointer, _text, _int32 = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32
-_new_group = _function("rd_kafka_consumer_group_metadata_new_with_genid", _pointer, _text, _int32, _text, _text)
-_free_group = _function("rd_kafka_consumer_group_metadata_destroy", None, _pointer)
-_send = _function(
+_new_group = function("rd_kafka_consumer_group_metadata_new_with_genid", _pointer, _text, _int32, _text, _text)
+_free_group = function("rd_kafka_consumer_group_metadata_destroy", None, _pointer)
+_send = function(
     "rd_kafka_send_offsets_to_transaction", _pointer, _pointer, ctypes.POINTER(_PartitionList), _pointer, ctypes.c_int
 )
-_code = _function("rd_kafka_error_code", ctypes.c_int, _pointer)
-_string = _function("rd_kafka_error_string", _text, _pointer)
-_is_fatal = _function("rd_kafka_error_is_fatal", ctypes.c_int, _pointer)
-_is_retriable = _function("rd_kafka_error_is_retriable", ctypes.c_int, _pointer)
-_requires_abort = _function("rd_kafka_error_txn_requires_abort", ctypes.c_int, _pointer)
-_free_error = _function("rd_kafka_error_destroy", None, _pointer)
+_code = function("rd_kafka_error_code", ctypes.c_int, _pointer)
+_string = function("rd_kafka_error_string", _text, _pointer)
+_is_fatal = function("rd_kafka_error_is_fatal", ctypes.c_int, _pointer)
+_is_retriable = function("rd_kafka_error_is_retriable", ctypes.c_int, _pointer)
+_requires_abort = function("rd_kafka_error_txn_requires_abort", ctypes.c_int, _pointer)
+_free_error = function("rd_kafka_error_destroy", None, _pointer)
 
 
 def send_offsets_to_transaction(
@@ -134,7 +120,6 @@ def send_offsets_to_transaction(
 def _send_now(
     client: Producer, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupIdentity, timeout_s: float
 ) -> None:
-    handle = _pointer.from_address(id(client) + object.__basicsize__)
     texts = [(tp.topic.encode(), entry.metadata.encode()) for tp, entry in offsets.items()]
     # librdkafka copies all of it before it returns, so the memory stays Python's
     positions = (_Partition * len(offsets))()
@@ -146,7 +131,7 @@ def _send_now(
     member = _new_group(group.group_id.encode(), group.generation, group.member_id.encode(), instance_id)
     try:
         listed = _PartitionList(len(offsets), len(offsets), positions)
-        error = _send(handle, ctypes.byref(listed), member, int(timeout_s * 1000))
+        error = _send(handle(client), ctypes.byref(listed), member, int(timeout_s * 1000))
     finally:
         _free_group(member)
     if error:

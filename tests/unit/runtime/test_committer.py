@@ -10,15 +10,13 @@ from confluent_kafka import KafkaError
 
 from headrace import StreamsConfig
 from headrace.errors import TaskCorruptedException
-from headrace.kafka import transaction_offsets
+from headrace.kafka.native import function
 from headrace.runtime.committer import Committer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_make_fatal = transaction_offsets._function(
-    "rd_kafka_test_fatal_error", ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
-)
+_make_fatal = function("rd_kafka_test_fatal_error", ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
 
 
 def _committer(path: Path) -> Committer:
