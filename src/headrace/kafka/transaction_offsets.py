@@ -7,7 +7,8 @@ be killed right after it. So this one call goes to librdkafka itself (:mod:`head
 The call also gets an end. librdkafka waits without limit for an answer that its own look-up of the group's coordinator
 may never get (``rd_kafka_txn_op_req0`` with ``RD_POLL_INFINITE``, ``rd_kafka_coord_req_fsm``): seen while coordinators
 moved and brokers were slow, and after every restart of an only broker while librdkafka began again from
-``bootstrap.servers`` by itself (:func:`headrace.kafka.connections.data_client_config`). So it runs on a thread of its own, which is left behind with its client when it hangs.
+``bootstrap.servers`` by itself (:func:`headrace.kafka.connections.data_client_config`). So it runs on a thread of its
+own, which is left behind with its client when it hangs.
 
 Uses: ``rdkafka.h`` of librdkafka 2.x (``rd_kafka_send_offsets_to_transaction``,
 ``rd_kafka_consumer_group_metadata_new_with_genid``, ``rd_kafka_topic_partition_t``).
