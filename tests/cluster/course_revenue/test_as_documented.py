@@ -102,7 +102,8 @@ def test_the_product_is_tried_from_its_pages(product: Product, kafka_tools: Call
             first.run("course-revenue run")
             loaded = first.run("course-revenue load", more=("--lines", "300", "--courses", "10"))
             watch = product.watch()
-            watch.wait_for(int(re.findall(r"loaded (\d+) lines", loaded)[0]), "what was loaded", a.tail)
+            count = int(re.findall(r"loaded (\d+) lines", loaded)[0])
+            watch.wait_for(count, "what was loaded", a.tail)
             port = free_port([int(names["8090"])])
             shown(first.beside("course-revenue dashboard", "--port", str(port)), port)
             assert "0 different" in first.run("course-revenue reconcile")
@@ -123,7 +124,7 @@ def test_the_product_is_tried_from_its_pages(product: Product, kafka_tools: Call
             assert "2 of them not replayed" in operations.run("course-revenue rejected list")
             assert "dry run" in operations.run("course-revenue rejected replay")
             operations.run("course-revenue rejected replay")
-        watch.wait_for(watch.lines + 2, "the lines that were replayed", a.tail)
+        watch.wait_for(count + 2, "the lines that were replayed", a.tail)
         with scenario(APPLICATION / "docs" / "security.md") as security:
             assert "--operation Read" in security.run("course-revenue acls")
             assert "--transactional-id" in security.run("course-revenue acls")
