@@ -33,7 +33,7 @@ def stopping_signals() -> list[signal.Signals]:
     return [signal.SIGTERM, signal.SIGINT, *hangup]
 
 
-def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
+def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str = "") -> int:
     """Runs an application in this process until SIGTERM, SIGINT or SIGHUP, or until a thread of it fails.
 
     Called from the main thread: it takes these signals for as long as it runs (:func:`stopping_signals`).
@@ -41,6 +41,7 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
     Args:
         topology: what to run.
         config: its configuration.
+        advice: logged after the error when the application fails: what to do about it where it is run.
 
     Returns:
         0 after a stop that was asked for and done in order; 1 when the application failed (its error is logged), or did
@@ -55,6 +56,8 @@ def run_until_stopped(topology: Topology, config: StreamsConfig) -> int:
         failures.append(error)
         # the stream thread has logged where it came from
         log.error("the application stops: %s: %s", type(error).__name__, error)
+        if advice:
+            log.error("%s", advice)
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
     def moved(new: State, old: State) -> None:

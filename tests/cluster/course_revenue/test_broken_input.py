@@ -53,6 +53,7 @@ def test_a_broken_record_stops_the_instance_before_it_is_committed(
         where = rf"{re.escape(topic)}\W+(?:partition\W+)?0\W+(?:at )?(?:offset\W+)?{offset}\b"
         assert re.search(where, log), f"no message names {topic}, 0, {offset}:\n{instance.tail(80)}"
         assert "secret" not in log, "a payload was logged"
+        assert "course-revenue skip-record passes over the one" in log, "the error's own advice is another handler"
         assert product.admin.committed(product.application_id)[topic, 0][0] <= offset
         if instance.starts == 1:
             instance.start()

@@ -45,6 +45,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_ADVICE = (
+    "what to do is in the runbook, by the words of this error. When a record is what stops the job, change no handler:"
+    " that would pass over others without a word. course-revenue skip-record passes over the one and leaves a trace"
+)
+
 Lines = Annotated[int, typer.Option(min=1, help="Purchase lines of the sample.")]
 Courses = Annotated[int, typer.Option(min=1, help="Courses of the sample.")]
 Seed = Annotated[int, typer.Option(help="Another seed makes another sample.")]
@@ -120,8 +125,8 @@ def run(
     if once:
         at = target(config, settings, None)
         job = job_of(at, as_given(config, settings))
-        raise typer.Exit(run_once(at, job, lambda: run_until_stopped(topology, streams_config)))
-    raise typer.Exit(run_until_stopped(topology, streams_config))
+        raise typer.Exit(run_once(at, job, lambda: run_until_stopped(topology, streams_config, advice=_ADVICE)))
+    raise typer.Exit(run_until_stopped(topology, streams_config, advice=_ADVICE))
 
 
 @app.command()

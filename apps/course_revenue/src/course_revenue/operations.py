@@ -114,7 +114,8 @@ def skip_record(
             adjustment = skip(at.brokers, request, file, client=at.client)
         except NotNextError as ended:
             raise RefusedError(
-                f"{ended}. The instance was stopped by something else; the end of {log_file}:\n{instance.tail()}"
+                f"{ended}. The instance was stopped by something else. When that is another record, skip that one, and"
+                f" this one then; each call comes nearer to both. The end of {log_file}:\n{instance.tail()}"
             ) from ended
     say(msgspec.json.encode(adjustment).decode())
     note("dry run: nothing was changed" if dry_run else f"{application_id} is past {request.place}; written to {file}")
