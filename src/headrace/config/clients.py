@@ -11,11 +11,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.client_keys import CLIENT_KEYS, FETCH_WAIT_MAX_MS, Action, ClientKey, ClientKind
+from headrace.config.keys import STREAMS_KEYS
 from headrace.config.security import SECURITY_NAMES, security_settings
 from headrace.errors import ConfigException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+_STREAMS_NAMES = frozenset(key.name for key in STREAMS_KEYS)
 
 
 class Role(Enum):
@@ -103,6 +106,9 @@ def _translate(given: Given, settings: ClientSettings, warn: Callable[[str, str]
     note = f": {row.note[0].lower()}{row.note[1:].rstrip('.')}" if row.note else ""
     match row.action:
         case Action.OWN:
+            pass
+        case Action.IGNORE if given.spelled in _STREAMS_NAMES:
+            # without a prefix it is a setting of the application, which says itself when it has no effect
             pass
         case Action.FIXED | Action.IGNORE:
             if not row.is_default(given.value):

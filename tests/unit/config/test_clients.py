@@ -285,6 +285,18 @@ def test_fixed_and_idle_keys_warn_once_and_defaults_are_silent(caplog: pytest.Lo
     )
 
 
+def test_levels_of_metrics_are_said_to_have_no_effect_for_a_client_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """The warning stood under an application that recorded at the level it had asked for."""
+    c = config({"metrics.recording.level": "DEBUG", "metrics.num.samples": "3", "metric.reporters": "a.Reporter"})
+    c.main_consumer_config()
+    assert warnings(caplog) == ["Setting 'metric.reporters' has no effect. Java's reporters cannot run here."]
+    caplog.clear()
+    config({"consumer.metrics.recording.level": "DEBUG"}).main_consumer_config()
+    assert warnings(caplog) == [
+        "Setting 'consumer.metrics.recording.level' has no effect: the clients' metrics are librdkafka's"
+    ]
+
+
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p\\"q;=";'
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required\n username=u password='p';"
 
