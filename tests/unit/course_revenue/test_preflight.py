@@ -191,6 +191,12 @@ def test_brokers_without_transactions_are_refused() -> None:
     assert findings.lines()[0].startswith("refused: ")
 
 
+def test_brokers_that_are_too_busy_for_a_trial_transaction_are_waited_for_by_the_job() -> None:
+    findings = found(replace(good(), untried="no answer in 15 s"))
+    assert not findings.refusals
+    assert "is not known: no answer in 15 s" in findings.warnings[0].what
+
+
 def test_a_rebuild_that_would_start_from_a_gap_is_warned_of() -> None:
     limited = found(with_config(LINES, retention_ms=default("86400000"), retention_bytes=own("1000")))
     assert limited.refusals == ()

@@ -14,7 +14,7 @@ from course_revenue.formats import formats
 from course_revenue.succession import Succession, succession
 from course_revenue.topics import PARTITIONS, wanted_topics
 from course_revenue.topology import STORE, build_topology
-from headrace.errors import AuthorizationException, KafkaException
+from headrace.errors import AuthorizationException, KafkaException, StreamsException, TimeoutException
 from headrace.records import TopicPartition
 from headrace.topics import TopicAdmin, TopicReader, TransactionalWriter
 
@@ -102,7 +102,8 @@ class Seen:
         configs: what holds for them.
         replicas: the least number of replicas that a partition of theirs has.
         starts: log starts of the input topics.
-        transactions: why transactions do not work; None when they do, or are not needed.
+        transactions: why transactions do not work; None when they do, are not needed, or it is not known.
+        untried: why that is not known: the brokers were busy, or are on their way back.
         counted: whether the job's committed offsets say that it has read lines; None: there are none at all.
         totals: whether its changelog has totals though it has no committed offsets; looked at under exactly-once alone.
         succession: who takes the job's place; None: nobody.
@@ -113,6 +114,7 @@ class Seen:
     replicas: Mapping[str, int] = field(default_factory=dict[str, int])
     starts: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     transactions: str | None = None
+    untried: str | None = None
     counted: bool | None = False
     totals: bool = False
     succession: Succession | None = None
@@ -173,12 +175,11 @@ def check(
             there = _has_records(brokers, needs.totals, streams)
             # once more, and waiting for transactions: another instance may just have committed its first one
             seen = replace(seen, totals=there and not admin.group_offsets(needs.application_id, stable=True))
+        if needs.transactions:
+            seen = _try_transaction(admin, brokers, streams, seen)
     finally:
         admin.close()
-    if not needs.transactions:
-        return judge(needs, seen)
-    why = _transactions(brokers, f"{streams['application.id']}-{PROBE}", streams)
-    return judge(needs, replace(seen, transactions=why))
+    return judge(needs, seen)
 
 
 def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
@@ -210,12 +211,20 @@ def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
     )
 
 
-def _transactions(brokers: str, transactional_id: str, streams: StreamsConfig) -> str | None:
+def _try_transaction(admin: TopicAdmin, brokers: str, streams: StreamsConfig, seen: Seen) -> Seen:
+    transactional_id = f"{streams['application.id']}-{PROBE}"
     try:
         TransactionalWriter(brokers, transactional_id, client=streams.admin_config(), timeout_s=_TIMEOUT_S).close()
+    except TimeoutException as late:
+        # coordinators that move or load answer later, and the job waits for them: only what waiting cannot mend refuses
+        try:
+            admin.check_transactions()
+        except StreamsException as error:
+            return replace(seen, transactions=str(error))
+        return replace(seen, untried=str(late))
     except KafkaException as error:
-        return str(error)
-    return None
+        return replace(seen, transactions=str(error))
+    return seen
 
 
 def _has_records(brokers: str, topic: str, streams: StreamsConfig) -> bool:
@@ -335,6 +344,12 @@ def _changelog(needs: Wanted, seen: Seen, topic: str, made_with: Mapping[str, st
 
 def _warnings(needs: Wanted, seen: Seen) -> Iterator[Finding]:
     lines, courses = needs.settings.lines, needs.settings.courses
+    if seen.untried is not None:
+        yield Finding(
+            f"whether the brokers can do transactions is not known: {seen.untried}",
+            "the job waits for them, up to task.timeout.ms; if this comes back, the brokers need a"
+            " transaction.state.log.replication.factor and min.isr that as many of them as there are can fulfil",
+        )
     if lines in seen.partitions:
         yield from _gaps(needs, seen, lines)
     if courses in seen.partitions and seen.policy(courses) != frozenset({"compact"}):
