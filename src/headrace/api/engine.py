@@ -118,6 +118,8 @@ class NodeContext(Protocol):
     """The configured defaults, for serdes that the operator binds itself."""
     peers: dict[str, Callable[..., Any]]
     """Functions that operators of the task have for each other, where no edge says so; complete from ``init`` on."""
+    before_commit: list[Callable[[], bool]]
+    """Run at each commit once no cache of the task holds anything back; each says whether it has sent something on."""
 
     def store(self, name: str) -> Any:
         """The live store of that name, which must be connected to this node.

@@ -55,6 +55,7 @@ class BoundTask:
         commit_requested: A processor has asked for a commit.
         metadata: What operators keep with the committed offsets.
         peers: What operators have for each other.
+        before_commit: What operators do at each commit, after the caches.
         source_names: By topic the source that reads it.
         punctuations: What processors have scheduled.
     """
@@ -81,6 +82,7 @@ class BoundTask:
         self.metrics = TaskMetrics()
         self.metadata = ProcessorMetadata()
         self.peers: dict[str, Callable[..., Any]] = {}
+        self.before_commit: list[Callable[[], bool]] = []
         self._traced = settings.traces_sources or bool(sub.error_policies)
         dead_letters = None if task_id.partition < 0 else collector.sender
         self.failures = TaskFailures(task_id, settings, self.record, self.metrics, sub.error_policies, dead_letters)
@@ -131,6 +133,13 @@ class BoundTask:
     def dirty(self) -> bool:
         """Whether a cache holds rows that a commit must send on."""
         return any(store.dirty for store in self.stores.values())
+
+    def settle(self) -> bool:
+        """Have operators do what waits for a commit; returns whether one has sent something on."""
+        sent = False
+        for settle in self.before_commit:
+            sent |= settle()
+        return sent
 
     def close(self) -> None:
         """Close processors, then stores. The first error is raised after all have been tried."""
@@ -301,6 +310,7 @@ class _Node:
         self.app_configs = task.settings.app_configs
         self.metadata = task.metadata
         self.peers = task.peers
+        self.before_commit = task.before_commit
         self.drop = task.failures.drop
         self.drop_late = partial(task.failures.drop_late, spec.name)
         self.drop_one_of_many = partial(task.failures.drop_one_of_many, spec.name)

@@ -307,6 +307,15 @@ class StreamTask:
         waiting = sum(store.rows.uncommitted_bytes for store in self._bound.stores.values())
         return waiting >= self._max_uncommitted
 
+    def _flush_caches(self) -> None:
+        bound = self._bound
+        # a flush may dirty the cache of a store further down
+        while bound.dirty():
+            for store in bound.stores.values():
+                store.flush()
+                if bound.failures.failure is not None:
+                    raise bound.failures.failure
+
     def prepare_commit(
         self, position: Callable[[TopicPartition], int | None]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -322,12 +331,10 @@ class StreamTask:
         if bound.failures.failure is not None:
             raise bound.failures.failure
         try:
-            # a flush may dirty the cache of a store further down
-            while bound.dirty():
-                for store in bound.stores.values():
-                    store.flush()
-                    if bound.failures.failure is not None:
-                        raise bound.failures.failure
+            self._flush_caches()
+            # what these send on may dirty a cache again
+            while bound.settle():
+                self._flush_caches()
         except Exception as e:
             raise bound.failures.fail_here(e)  # noqa: B904  # it is the same error, an earlier one, or has it as its cause
         for store in bound.stores.values():

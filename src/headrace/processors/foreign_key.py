@@ -271,7 +271,8 @@ class ResponseJoin:
 
     Inner, and the answer to the former value was that there is nothing: the result may be of a still older one, and the
     right side says nothing of the present one if there is nothing for it either. So it is asked again; in Java the old
-    result stays.
+    result stays. That is done at the next commit, when the left table's cache has sent on what it held back: a value
+    that is replaced before would have been asked for, and nobody would take that back.
     """
 
     table: ValueGetterSupplier
@@ -285,6 +286,21 @@ class ResponseJoin:
         get, hash_of = self.table.bind(node), self.keys.hash_of_value(node, self.value_serde)
         joiner, left, forward, drop, user_error = self.joiner, self.left, node.forward, node.drop, node.user_error
         peers, asking = node.peers, self.keys.topic
+        doubted: list[tuple[Any, int, Headers | None]] = []
+
+        def settle() -> bool:
+            if not doubted:
+                return False
+            again = doubted[:]
+            doubted.clear()
+            for key, timestamp, headers in again:
+                row = get(key)
+                if row is None or not peers[asking](key, row[0], max(row[1], timestamp), headers):
+                    forward(key, None, timestamp, headers)
+            return True
+
+        if not left:
+            node.before_commit.append(settle)
 
         def process(key: Any, answer: Answer, timestamp: int, headers: Headers | None) -> None:
             try:
@@ -300,10 +316,9 @@ class ResponseJoin:
                 return
             if is_former:
                 drop("answer to a former value")
-                if left or value is not None or row is None:
-                    return
-                if peers[asking](key, row[0], max(row[1], timestamp), headers):
-                    return
+                if not left and value is None:
+                    doubted.append((key, timestamp, headers))
+                return
             forward(key, joined, timestamp, headers)
 
         return Bound(process)

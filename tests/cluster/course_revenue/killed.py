@@ -5,10 +5,16 @@ The product has no hook for it: the process takes the place of one function by w
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from cluster.instances import wait_until
+
+from headrace.tools.service import SUPERVISOR
 
 if TYPE_CHECKING:
     from cluster.course_revenue.product import Instance
@@ -39,17 +45,27 @@ def killed_before(step: str, instance: Instance, *arguments: str) -> str:
         arguments: the command.
 
     Returns:
-        What it said until then.
+        What it said until then. Instances that it had started have ended, too: they see that it is gone.
     """
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, step, *arguments, "--config", str(instance.config_file)],
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
-        check=False,
         cwd=instance.directory,
-    )
-    said = done.stdout + done.stderr
-    assert done.returncode == -signal.SIGKILL, said
+    ) as done:
+        said, _ = done.communicate(timeout=240)
+        assert done.returncode == -signal.SIGKILL, said
+    wait_until(lambda: not _started_by(done.pid), "the command's instances have ended", detail=said)
     return said
+
+
+def _started_by(pid: int) -> list[Path]:
+    mark = f"{SUPERVISOR}={pid}".encode()
+    found: list[Path] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(process)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from cluster.course_revenue.killed import killed_before
@@ -43,8 +44,6 @@ def test_a_rebuild_begins_anew_and_until_then_no_instance_counts_on_top_of_what_
     assert (len(watch.values), watch.latest()) == (seen, right)
     # with an instance of its own that has just been started: it ends with the command
     killed_before("course_revenue.following:JobOffsets.has_read", a, "rebuild", "--yes")
-    admin = TopicAdmin({"bootstrap.servers": product.bootstrap})
-    wait_until(lambda: not admin.describe_group(product.application_id).active, "the command's instance is gone")
 
     said = command(a, "rebuild", "--yes")
     assert f"the totals of {len(right)} courses agree with the input" in said
@@ -56,8 +55,8 @@ def test_a_rebuild_begins_anew_and_until_then_no_instance_counts_on_top_of_what_
     assert watch.latest() == product.sums.totals()
     # what the brokers do to a job that is stopped for a week
     a.stop()
-    admin.delete_group(product.application_id)
-    admin.close()
+    with closing(TopicAdmin({"bootstrap.servers": product.bootstrap})) as admin:
+        admin.delete_group(product.application_id)
     assert f"has no committed offsets, but {product.changelog} has totals" in refused(a)
     assert watch.latest() == product.sums.totals()
 

@@ -6,11 +6,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from unit.engine.harness import Bench
 
 from headrace import Consumed, Grouped, Materialized, Produced, Serdes, SessionWindows, StreamsBuilder, TimeWindows
+from headrace.records import TaskId
+from headrace.serdes.foreign_key import Instruction
 from headrace.testing import TopologyTestDriver
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headrace import KGroupedStream, KTable
 
 TEXT = Serdes.String()
@@ -69,6 +74,48 @@ def test_a_result_of_a_foreign_key_join_does_not_outlive_rows_that_change_while_
     result.to_stream().to("out", Produced.with_(TEXT, TEXT))
     found = results(builder, ("products", "a", "A"), ("orders", "o", "a1"), "commit", *changes)
     assert (found[0], found[-1]) == (("o", "a1+A"), ("o", None))
+
+
+@pytest.mark.parametrize("last", ["c4", None])
+def test_what_a_cache_holds_back_of_an_order_is_not_asked_for(last: str | None, tmp_path: Path) -> None:
+    """Nobody would take that back when it is replaced: the question waits for the commit and is of what went out."""
+    builder = StreamsBuilder()
+    orders: KTable[str, str] = builder.table("orders", TEXTS, KEPT.with_caching_enabled())
+    products: KTable[str, str] = builder.table("products", TEXTS, UNCACHED)
+    result = orders.join(products, joined, KEPT, foreign_key_extractor=lambda order: order[0])
+    result.to_stream().to("out", Produced.with_(TEXT, TEXT))
+    topology = builder.build()
+    of_orders = next(sub for sub in topology.build("app").subtopologies if "orders" in sub.source_topics)
+    (answers,) = (topic for topic in of_orders.source_topics if "RESPONSE" in topic)
+    (questions,) = (topic for topic in of_orders.sink_topics if "REGISTRATION" in topic)
+    bench = Bench(topology, tmp_path, task_id=TaskId(of_orders.id, 0), cache_bytes=1 << 20)
+
+    def changes(*values: str | None) -> None:
+        for value in values:
+            bench.add("orders", ("o", value, 1))
+            bench.process()
+
+    changes("a1")
+    bench.commit()
+    changes(None)
+    bench.commit()
+    before = len(bench.collector.sent)
+    changes("c3")
+    # that there is nothing for the deleted order: an answer to a former value by now
+    bench.add(answers, ("o", b"\x80", 1))
+    bench.process()
+    changes(None, *([] if last is None else [last]))
+    bench.commit()
+    sent = [(topic, key, value) for topic, _, key, value, *_ in bench.collector.sent[before:]]
+    if last is None:
+        assert sent == [("out", b"o", None)]
+    else:
+        assert [(topic, key) for topic, key, _ in sent] == [(questions, b"c")] * 2
+        # the second one is answered in any case
+        assert [Instruction(value[1]) for _, _, value in sent] == [
+            Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
+            Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
+        ]
 
 
 def test_a_changed_order_of_a_product_that_is_there_keeps_its_result() -> None:
