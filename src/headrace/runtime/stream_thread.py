@@ -89,8 +89,9 @@ _SETTLING_S = 0.02
 """Longest wait for records while the group, or a restore, may hand over tasks at any time."""
 _LARGEST_SLICE = 4_096
 _CLOSE_UPDATER_S = 10.0
-_TELL_S = 30.0
-"""How long a thread that has failed stays in its group, to have the other instances told that they are to end."""
+TELL_S = 30.0
+"""How long the group may take to tell all instances that they are to end; a thread that has failed stays in it for so
+long."""
 _TELL_PAUSE_S = 0.05
 _COMMITTED_WAIT_S = 1.0
 _EVENT_NAMES: Mapping[type, str] = {Assigned: "assigned", Revoked: "revoked", Lost: "lost"}
@@ -299,11 +300,11 @@ class StreamThread:
         if membership is None:
             _log.warning("%s: the other instances are not told to end: it never joined the group", self.name)
             return
-        deadline = time.monotonic() + _TELL_S
+        deadline = time.monotonic() + TELL_S
         try:
             membership.shutdown_application()
             while time.monotonic() < deadline:
-                for event in membership.poll(int(1000 * time.monotonic())):
+                for event in membership.poll(_steady_ms()):
                     if isinstance(event, ShutdownRequested):
                         return
                     if isinstance(event, Revoked):
@@ -315,7 +316,7 @@ class StreamThread:
         except KafkaException as e:
             _log.warning("%s: the other instances could not be told to end: %s", self.name, e)
             return
-        _log.warning("%s: the other instances could not be told to end within %.0f s", self.name, _TELL_S)
+        _log.warning("%s: the other instances could not be told to end within %.0f s", self.name, TELL_S)
 
     def _open(self) -> None:
         shared, config, later = self._shared, self._shared.config, self._cleanup.callback
@@ -468,7 +469,7 @@ class StreamThread:
         if self._application_is_to_end:
             self._application_is_to_end = False
             self._membership.shutdown_application()
-        self._events.extend(self._membership.poll(int(1000 * time.monotonic())))
+        self._events.extend(self._membership.poll(_steady_ms()))
         self._shared.predecessors.watch(self.index, self._membership)
         while self._events:
             # it leaves the queue once it is done: after a failed commit revoked tasks still have to be given up
@@ -912,4 +913,8 @@ def _names(tasks: Iterable[TaskId]) -> str:
     return "[" + ", ".join(map(str, sorted(tasks))) + "]"
 
 
-__all__ = ["StreamThread"]
+def _steady_ms() -> int:
+    return int(1000 * time.monotonic())
+
+
+__all__ = ["TELL_S", "StreamThread"]

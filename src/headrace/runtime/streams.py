@@ -38,7 +38,7 @@ from headrace.runtime.states import (
     StreamThreadExceptionResponse,
     ThreadState,
 )
-from headrace.runtime.stream_thread import StreamThread
+from headrace.runtime.stream_thread import TELL_S, StreamThread
 from headrace.state.directory import StateDirectory
 from headrace.topology import check_topology
 
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ENDING = frozenset({State.PENDING_SHUTDOWN, State.NOT_RUNNING, State.PENDING_ERROR, State.ERROR})
-_TELL_S = 30.0
-"""How long the group may take to tell every instance that it is to end."""
 
 
 class KafkaStreams:
@@ -436,7 +434,7 @@ class KafkaStreams:
         if response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION and members:
             # the group tells this client to end, as all others, if it can be asked
             members[0].shutdown_application()
-            self._machine.wait_for(_ENDING, _TELL_S)
+            self._machine.wait_for(_ENDING, TELL_S)
         # whatever it answered: without its global stores no thread can go on
         self._shut_down_after_error()
 

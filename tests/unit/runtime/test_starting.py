@@ -19,18 +19,24 @@ from headrace.runtime.states import ThreadState
 if TYPE_CHECKING:
     from pathlib import Path
 
+BROKERLESS = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1"}
 
-def test_a_client_that_is_closed_while_no_broker_answers_has_not_failed(tmp_path: Path) -> None:
+
+def passing(state_dir: Path, **settings: object) -> KafkaStreams:
+    """A client whose brokers are not there, which passes records on from one topic to another."""
     builder = StreamsBuilder()
     builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
+    return KafkaStreams(builder.build(), {**BROKERLESS, "state.dir": str(state_dir), **settings})
+
+
+def test_a_client_that_is_closed_while_no_broker_answers_has_not_failed(tmp_path: Path) -> None:
     failures: list[Exception] = []
 
     def failed(error: Exception) -> StreamThreadExceptionResponse:
         failures.append(error)
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
-    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
-    streams = KafkaStreams(builder.build(), settings)
+    streams = passing(tmp_path)
     streams.set_uncaught_exception_handler(failed)
     streams.start()
     assert streams.close(60.0)
@@ -40,10 +46,7 @@ def test_a_client_that_is_closed_while_no_broker_answers_has_not_failed(tmp_path
 
 def test_a_state_listener_hears_of_changes_one_by_one_and_in_their_order(tmp_path: Path) -> None:
     """Of two threads whose changes came close together the later one could be told first."""
-    builder = StreamsBuilder()
-    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
-    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
-    streams = KafkaStreams(builder.build(), settings)
+    streams = passing(tmp_path)
     heard: list[State] = []
     within, go_on = threading.Event(), threading.Event()
 
@@ -78,10 +81,7 @@ def test_who_is_closed_leaves_the_group_unless_it_is_a_static_member(
     tmp_path: Path, static: bool, asked: bool | None, leaves: tuple[bool, bool]
 ) -> None:
     """A static member left whenever it was stopped, so that its tasks moved twice when it was only started again."""
-    builder = StreamsBuilder()
-    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
-    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
-    streams = KafkaStreams(builder.build(), settings | ({"group.instance.id": "a"} if static else {}))
+    streams = passing(tmp_path, **({"group.instance.id": "a"} if static else {}))
     streams._machine.move(State.REBALANCING)
     assert streams.close(leave_group=asked)
     assert [thread._leave_group for thread in streams._threads] == [leaves[static]]
@@ -89,10 +89,7 @@ def test_who_is_closed_leaves_the_group_unless_it_is_a_static_member(
 
 def test_a_state_listener_may_close_the_client_that_is_being_started(tmp_path: Path) -> None:
     """It was told under the client's lock before the first thread ran, which then was started behind the end."""
-    builder = StreamsBuilder()
-    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
-    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
-    streams = KafkaStreams(builder.build(), {**settings, "num.stream.threads": 2})
+    streams = passing(tmp_path, **{"num.stream.threads": 2})
     closed: list[bool] = []
 
     def listen(new: State, old: State) -> None:
@@ -113,8 +110,7 @@ def test_a_global_store_that_fails_before_any_member_joined_ends_the_client(tmp_
     text = Consumed.with_(Serdes.String(), Serdes.String())
     builder.global_table("names", text)
     builder.stream("in", text).to("out")
-    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
-    streams = KafkaStreams(builder.build(), settings)
+    streams = KafkaStreams(builder.build(), {**BROKERLESS, "state.dir": str(tmp_path)})
     streams.set_uncaught_exception_handler(lambda _: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
     streams._machine.move(State.REBALANCING)
     streams._global_thread_failed(StreamsException("a record that does not decode"))
@@ -124,10 +120,7 @@ def test_a_global_store_that_fails_before_any_member_joined_ends_the_client(tmp_
 
 def test_who_calls_sys_exit_when_told_of_an_error_ends_the_client_and_not_only_the_thread(tmp_path: Path) -> None:
     """The thread was gone without having closed anything, its member lived on, and the client as well."""
-    builder = StreamsBuilder()
-    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
-    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
-    streams = KafkaStreams(builder.build(), settings)
+    streams = passing(tmp_path)
     streams.set_uncaught_exception_handler(lambda _: sys.exit(1))
     streams.set_state_listener(lambda new, old: sys.exit(1))
     streams._machine.move(State.REBALANCING)
@@ -139,10 +132,7 @@ def test_who_calls_sys_exit_when_told_of_an_error_ends_the_client_and_not_only_t
 
 def test_a_restore_listener_that_closes_the_client_is_not_waited_for(tmp_path: Path) -> None:
     """Its thread is the one that the stream thread waits for as it ends: both stood still for ten seconds."""
-    builder = StreamsBuilder()
-    builder.stream("in", Consumed.with_(Serdes.String(), Serdes.String())).to("out")
-    settings = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(tmp_path)}
-    streams = KafkaStreams(builder.build(), settings)
+    streams = passing(tmp_path)
     nothing: Any = None
     updater = StateUpdater(
         "updater", nothing, nothing, nothing, 1_000, Listeners(), threading.Event(), MetricsRegistry(time.monotonic)
@@ -153,5 +143,5 @@ def test_a_restore_listener_that_closes_the_client_is_not_waited_for(tmp_path: P
     updater.submit(lambda: closed.append(streams.close()))
     updater.start()
     assert streams.wait(60.0)
+    updater.close(60.0)  # what was submitted is done: the client may have ended before close() came back
     assert closed == [False], "the threads go on closing"
-    updater.close(60.0)
