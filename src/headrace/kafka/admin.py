@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import logging
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -17,7 +16,7 @@ from confluent_kafka import admin as untyped_admin
 
 from headrace.errors import AuthorizationException, StreamsException, TimeoutException
 from headrace.kafka.acls import Acl
-from headrace.kafka.connections import Bootstrap, data_client_config, group_client_config
+from headrace.kafka.connections import Bootstrap, data_client_config
 from headrace.kafka.errors import (
     ClosedClient,
     refuses_entry,
@@ -25,7 +24,7 @@ from headrace.kafka.errors import (
     translate_code,
     translate_config_error,
 )
-from headrace.kafka.group_admin import GroupAdmin
+from headrace.kafka.group_admin import GroupConnection
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -124,8 +123,7 @@ class TopicAdmin:
         self._config = dict(config)
         self._timeout_ms = timeout_ms
         self._timeout_s = timeout_ms / 1000
-        self._groups: GroupAdmin | None = None
-        self._groups_guard = threading.Lock()
+        self._groups = GroupConnection(self._config, timeout_ms)
         self._refusal: KafkaError | None = None
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
@@ -383,16 +381,16 @@ class TopicAdmin:
         asked = list(partitions)
         if not asked:
             return {}
-        found = self._offsets_of(group_id, asked, stable=False)
+        found = self._groups.offsets(group_id, asked, stable=False, timeout_s=self._timeout_s)
         return {tp: found[tp].offset if tp in found else OFFSET_INVALID for tp in asked}
 
     def list_groups(self) -> dict[str, GroupType]:
         """Every group with what manages it."""
-        return {group_id: _group_type(kind) for group_id, (kind, _) in self._group_admin().groups().items()}
+        return {group_id: _group_type(kind) for group_id, (kind, _) in self._groups.admin().groups().items()}
 
     def describe_group(self, group_id: str) -> GroupDescription:
         """A group's type, state and members; type None and state ``Dead`` when there is none of that id."""
-        kind, state = self._group_admin().groups().get(group_id, (None, "Dead"))
+        kind, state = self._groups.admin().groups().get(group_id, (None, "Dead"))
         if kind is None:
             return GroupDescription(group_id, None, state, ())
         if kind == "streams":
@@ -417,7 +415,7 @@ class TopicAdmin:
         return GroupDescription(group_id, _group_type(kind), state, members)
 
     def _streams_members(self, group_id: str) -> tuple[GroupMemberDescription, ...]:
-        members, topics = self._group_admin().streams_group(group_id)
+        members, topics = self._groups.admin().streams_group(group_id)
         counts = self.partition_counts(topic for names in topics.values() for topic in names) if members else {}
         return tuple(
             GroupMemberDescription(
@@ -441,7 +439,7 @@ class TopicAdmin:
         Raises:
             TimeoutException: no answer in time, or such a transaction stays open.
         """
-        return self._offsets_of(group_id, None, stable=stable)
+        return self._groups.offsets(group_id, None, stable=stable, timeout_s=self._timeout_s)
 
     def transactions(self, prefix: str = "") -> dict[str, str]:
         """The state of each transaction whose id begins with ``prefix``, as every coordinator has it now.
@@ -453,7 +451,7 @@ class TopicAdmin:
         Raises:
             TimeoutException: no answer in time, or a coordinator is being moved.
         """
-        found = self._group_admin().transactions()
+        found = self._groups.admin().transactions()
         return {name: state for name, state in found.items() if name.startswith(prefix)}
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -464,7 +462,7 @@ class TopicAdmin:
         """
         if not offsets:
             return
-        for tp, error in self._group_admin().set_offsets(group_id, offsets).items():
+        for tp, error in self._groups.admin().set_offsets(group_id, offsets).items():
             if error is not None:
                 raise StreamsException(f"setting the offset of group {group_id} for {tp} failed: {error}")
 
@@ -474,7 +472,7 @@ class TopicAdmin:
         Raises:
             StreamsException: the group has members.
         """
-        self._group_admin().delete_group(group_id)
+        self._groups.admin().delete_group(group_id)
 
     def remove_members(self, group: GroupDescription, reason: str) -> None:
         """Make the members of a classic or streams group leave; those gone by now are no error.
@@ -489,39 +487,16 @@ class TopicAdmin:
         match group.type:
             case "classic":
                 leaving = [(member.member_id, member.group_instance_id) for member in group.members]
-                self._group_admin().remove_members(group.group_id, leaving, reason)
+                self._groups.admin().remove_members(group.group_id, leaving, reason)
             case "streams":
-                self._group_admin().expel(group.group_id, [member.member_id for member in group.members])
+                self._groups.admin().expel(group.group_id, [member.member_id for member in group.members])
             case _:
                 raise StreamsException(f"group {group.group_id} is of type {group.type}: its members cannot be removed")
 
     def close(self) -> None:
         """Free the connections. Calling it again does nothing."""
         self._client = ClosedClient("admin client")  # that of before is freed with its last reference
-        self._close_group_admin()
-
-    def _offsets_of(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        try:
-            return self._group_admin().offsets(group_id, partitions, stable=stable, timeout_s=self._timeout_s)
-        except TimeoutException:
-            # perhaps the brokers it was connected to are gone: the next call begins with a new connection
-            self._close_group_admin()
-            raise
-
-    def _close_group_admin(self) -> None:
-        with self._groups_guard:
-            groups, self._groups = self._groups, None
-        if groups is not None:
-            groups.close()
-
-    def _group_admin(self) -> GroupAdmin:
-        # Its own connection, made only when a group is asked about: starting an application needs none.
-        with self._groups_guard:
-            if self._groups is None:
-                self._groups = GroupAdmin(group_client_config(self._config), self._timeout_ms)
-            return self._groups
+        self._groups.close()
 
     def _result(
         self,

@@ -30,12 +30,11 @@ from headrace.errors import (
     KafkaException,
     OffsetOutOfRangeException,
     StreamsException,
-    TimeoutException,
 )
 from headrace.kafka.acls import Acl, reading
-from headrace.kafka.connections import Bootstrap, data_client_config, group_client_config
+from headrace.kafka.connections import Bootstrap, data_client_config
 from headrace.kafka.errors import client_error, refuses_entry, translate, translate_config_error
-from headrace.kafka.group_admin import GroupAdmin
+from headrace.kafka.group_admin import GroupConnection
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class RecordConsumer:
             raise translate_config_error(error, "consumer") from error
         self._config = settings
         self._needs = (Acl("Read", "group", settings["group.id"]),)  # the client looks for its coordinator by itself
-        self._groups: GroupAdmin | None = None  # made when committed offsets are first asked for
+        self._groups = GroupConnection(settings, _GROUP_CONNECT_MS)
         self._consume = self._client.consume
         self._start: dict[TopicPartition, int] = {}
         self._unfetched: set[TopicPartition] = set()  # assigned, and neither a record nor the end came since
@@ -318,16 +317,8 @@ class RecordConsumer:
         asked = list(partitions)
         if not asked:
             return {}
-        if self._groups is None:
-            self._groups = GroupAdmin(group_client_config(self._config), _GROUP_CONNECT_MS)
         stable = self._config.get("isolation.level", "read_committed") == "read_committed"
-        try:
-            found = self._groups.offsets(self._config["group.id"], asked, stable=stable, timeout_s=timeout_s)
-        except TimeoutException:
-            # perhaps the brokers it was connected to are gone: the next call begins with a new connection
-            groups, self._groups = self._groups, None
-            groups.close()
-            raise
+        found = self._groups.offsets(self._config["group.id"], asked, stable=stable, timeout_s=timeout_s)
         return {tp: found.get(tp) for tp in asked}
 
     def close(self) -> None:
@@ -335,8 +326,7 @@ class RecordConsumer:
         if not self._closed:
             self._closed = True
             self._client.close()
-            if self._groups is not None:
-                self._groups.close()
+            self._groups.close()
 
     def _event(self, message: Message, error: KafkaError, batch: PolledBatch) -> None:
         topic, partition = message.topic(), message.partition()

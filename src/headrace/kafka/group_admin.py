@@ -8,6 +8,7 @@ Half internal parts of it are used, as ``group_client`` says.
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from kafka.protocol.consumer import group as untyped_group
 
 from headrace.errors import TimeoutException
 from headrace.kafka.acls import Acl
-from headrace.kafka.connections import net_client
+from headrace.kafka.connections import group_client_config, net_client
 from headrace.kafka.coordinator_link import RETRY_PAUSE_S, STOP_TIMEOUT_MS
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.kafka.group_client import partitions_by_topic
@@ -245,6 +246,45 @@ class GroupAdmin:
     def close(self) -> None:
         """Free the connections."""
         self._admin.close()
+
+
+class GroupConnection:
+    """A :class:`GroupAdmin` that is connected when it is first needed. Calls from several threads are safe.
+
+    Args:
+        config: librdkafka settings (dotted names).
+        timeout_ms: for the first connection and each request.
+    """
+
+    def __init__(self, config: Mapping[str, Any], timeout_ms: int) -> None:
+        self._config = config
+        self._timeout_ms = timeout_ms
+        self._guard = threading.Lock()
+        self._admin: GroupAdmin | None = None
+
+    def admin(self) -> GroupAdmin:
+        """The connected one."""
+        with self._guard:
+            if self._admin is None:
+                self._admin = GroupAdmin(group_client_config(self._config), self._timeout_ms)
+            return self._admin
+
+    def offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool, timeout_s: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """See :meth:`GroupAdmin.offsets`; the call after one that timed out connects anew."""
+        try:
+            return self.admin().offsets(group_id, partitions, stable=stable, timeout_s=timeout_s)
+        except TimeoutException:
+            self.close()  # perhaps the brokers it was connected to are gone
+            raise
+
+    def close(self) -> None:
+        """Free the connections; what is asked later connects anew."""
+        with self._guard:
+            admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
 
 
 def _reading_offsets(group_id: str, topics: Iterable[str]) -> tuple[Acl, ...]:
