@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -125,11 +126,63 @@ def test_other_lines_and_newer_catalog_rows_do_not_make_a_line_forgotten_too_ear
         job.send("o3", DAY)
         job.send("o1", DAY)
         assert job.totals() == {"c1": (300, 3)}
-        # and a line that is older than what is remembered is counted each time
-        job.send("o4", -1)
-        job.send("o4", -1)
-        assert job.totals() == {"c1": (500, 5)}
-        assert driver.dropped_records() == {DUPLICATE: 2}
+        # and a line that comes late is remembered like any other
+        job.send("o4", -3 * DAY)
+        job.send("o4", -3 * DAY)
+        assert job.totals() == {"c1": (400, 4)}
+        assert driver.dropped_records() == {DUPLICATE: 3}
+
+
+@pytest.mark.parametrize("first", [0, DAY // 2, DAY - 1], ids=["early", "midway", "late"])
+@pytest.mark.parametrize("how", ["live", "rebuild"])
+def test_a_line_of_the_far_future_makes_no_other_line_forgotten(how: str, first: int) -> None:
+    """``first``: how far into a generation the lines are; in a rebuild they are much older than the clock."""
+    began = datetime.fromtimestamp((START if how == "live" else START + 400 * DAY) / 1000, UTC)
+    with TopologyTestDriver(build_topology(ONCE), CONFIG, began) as driver:
+        job = Job(ONCE, driver)
+        for day in (-2, -1):
+            job.send(f"before{day}", day * DAY)
+        job.send("begins")
+        job.send("o1", first)
+        for number in range(5):
+            job.send(f"future{number}", (3650 + 100 * number) * DAY)
+        job.send("o1", first)
+        job.send("o2", first + 1)
+        job.send("o2", first + 1)
+        job.send("o1", first + DAY)
+        job.send("future1", (3650 + 100) * DAY)
+        assert job.totals()["c1"][1] == 2 + 3 + 5
+        assert driver.dropped_records() == {DUPLICATE: 4}
+
+
+@pytest.mark.parametrize("future", [False, True])
+def test_an_instance_that_restores_the_lines_goes_on_where_the_one_before_was(tmp_path: Path, future: bool) -> None:
+    """Restarts more often than the retention must neither forget lines too early nor keep them for ever."""
+    config = {**CONFIG, "processing.guarantee": "exactly_once_v2", "state.dir": str(tmp_path)}
+    began = datetime.fromtimestamp(START / 1000, UTC)
+    with TopologyTestDriver(
+        build_topology(ONCE), config, began, partitions=1, instances=2, commit_every_record=False
+    ) as driver:
+        job = Job(ONCE, driver)
+        for half_day in range(12):
+            if future:
+                job.send(f"future{half_day}", 3650 * DAY)
+            job.send(f"o{half_day}", half_day * DAY // 2)
+            job.send(f"o{half_day - 2}", half_day * DAY // 2)
+            # one commit shows the repartitioned lines to the second half of the job, another one its totals
+            driver.commit()
+            driver.commit()
+            name = "12"[half_day % 2]
+            driver.kill_instance(name)
+            driver.start_instance(name)
+            driver.advance_wall_clock_time(timedelta(milliseconds=DAY // 2))
+        # o-2 and o-1 are lines like any other
+        assert job.totals()["c1"][1] == 12 + 2 + 12 * future
+        store = driver.get_window_store(STORE)
+        assert store is not None
+        kept = {key.key.order_id for key, _ in store.all() if key.key.line_id is not None}
+        assert "o11" in kept
+        assert not kept & {"o0", "o1", "o2"}
 
 
 def test_what_is_too_old_is_dropped_from_the_store() -> None:
@@ -139,7 +192,8 @@ def test_what_is_too_old_is_dropped_from_the_store() -> None:
             job.send(f"o{day}", day * DAY)
         store = driver.get_window_store(STORE)
         assert store is not None
-        assert {key.key.order_id for key, _ in store.all()} <= {"o7", "o8", "o9"}
+        kept = {key.key.order_id for key, _ in store.all() if key.key.line_id is not None}
+        assert kept == {"o7", "o8", "o9"}
 
 
 @pytest.mark.parametrize("during_commit", [False, True])

@@ -1,14 +1,21 @@
 """Lines that come again: an idempotence store in front of the sum.
 
 A line is the same as another one when order id and line id are. It is looked for in the partition of its course, behind
-the repartition: a line that comes again under another course is seen only where both courses share a partition. How
-long a line is remembered goes by the records' times, not by the clock: a repeat is found when its time and that of the
-line counted are no more than the retention apart. A line that is older than the partition's newest one by the retention
-or more is counted and not remembered.
+the repartition: a line that comes again under another course is seen only where both courses share a partition. A
+repeat is found when its time and that of the line counted are no more than the retention apart.
 
-The store is a window store of windows as long as the retention. A repeat's window is that of the line counted, or the
-one before or after, so three look-ups find it, and whole windows are dropped from disk. Its changelog goes with the
-transaction that counts the line, so a line is remembered if, and only if, it is counted.
+What is remembered, and for how long, must not be moved by one line with a wrong time. So lines are not kept by their
+own times, but in generations: each counted line goes into the newest one, whatever its time. A generation begins with
+the first line whose time is a retention or more behind the time at which the one before began; a time in the future
+is taken for now. It and the two before it are looked through. Lines of right times need one of the two only: the
+other one is for a line with a wrong time amid old lines, as in a rebuild: it begins one generation too many, and
+the next one then begins a retention from now.
+
+The store is a window store, and a generation's number times the retention takes the place of the windows' start: old
+ones are dropped from disk as a whole. Each has a row of when it began, so that an instance that restores the store
+goes on in the same generation. The changelog goes with the transaction that counts the line, so a line is remembered
+if, and only if, it is counted. The changelog's times are the brokers': by the lines' own times the brokers would
+delete rows of a rebuild too early, and none behind a row of the future.
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from course_revenue.model import LineWithCourse
+from course_revenue.model import INT64_MAX, LineWithCourse
 from headrace import FixedKeyProcessor, Serdes, Stores
 from headrace.serdes import JsonSerde
 
@@ -37,14 +44,19 @@ class LineIdentity(msgspec.Struct, frozen=True, array_like=True):
     """What makes a line the same as another one; an array in JSON, because it is kept for every line."""
 
     order_id: str
-    line_id: str
+    line_id: str | None
+    """None in the row of when a generation began, which so is no line's."""
+
+
+_BEGAN: Final = LineIdentity("", None)
 
 
 def store_builder(retention_ms: int) -> StoreBuilder[LineIdentity, int]:
-    """The store: the time (epoch ms) of the line that was counted, by its identity and window."""
-    # rows go by their windows' starts: the first of a window must outlive the last one's retention
-    supplier = Stores.persistent_window_store(STORE, retention=2 * retention_ms, window_size=retention_ms)
-    return Stores.window_store_builder(supplier, JsonSerde(LineIdentity), Serdes.Long())
+    """The store: the time (epoch ms) of the line that was counted, by its identity and generation."""
+    # a row is there while its start is less than the store's retention behind the newest one: three generations
+    supplier = Stores.persistent_window_store(STORE, retention=2 * retention_ms + 1, window_size=retention_ms)
+    builder = Stores.window_store_builder(supplier, JsonSerde(LineIdentity), Serdes.Long())
+    return builder.with_logging_enabled({"message.timestamp.type": "LogAppendTime"})
 
 
 class Dedupe(FixedKeyProcessor[str, LineWithCourse, LineWithCourse]):
@@ -54,27 +66,40 @@ class Dedupe(FixedKeyProcessor[str, LineWithCourse, LineWithCourse]):
         retention_ms: how far apart the times of a line and its repeat may be, in ms.
     """
 
+    _generation: int
+    _next_from: int
+
     def __init__(self, retention_ms: int) -> None:
         self._retention_ms = retention_ms
-        self._newest = 0
 
     def init(self, context: FixedKeyProcessorContext[str, LineWithCourse]) -> None:
         """See the base."""
         super().init(context)
         self._seen: WindowStore[LineIdentity, int] = context.get_state_store(STORE)
+        newest: tuple[int, int] | None = next(self._seen.backward_fetch(_BEGAN, 0, INT64_MAX), None)
+        self._generation, began = (-1, -self._retention_ms) if newest is None else newest
+        self._next_from = began + self._retention_ms
 
     def process(self, record: FixedKeyRecord[str, LineWithCourse]) -> None:
         """Forwards a line unless it is a repeat."""
         line, time = record.value.line, record.timestamp
         identity, retention_ms = LineIdentity(line.order_id, line.line_id), self._retention_ms
-        window = time - time % retention_ms
-        for start in (window, window - retention_ms, window + retention_ms):
+        # not the task's stream time: it is that of the catalog's rows, too, which in a rebuild are newer than any line
+        if time >= self._next_from:
+            self._begin(min(time, self.context.current_system_time_ms()))
+        generation = self._generation
+        for start in (generation, generation - retention_ms, generation - 2 * retention_ms):
             counted = self._seen.fetch(identity, start) if start >= 0 else None
             if counted is not None and abs(time - counted) <= retention_ms:
                 self.context.drop_record(DUPLICATE)
                 return
-        # not the task's stream time: it is that of the catalog's rows, too, which in a rebuild are newer than any line
-        self._newest = max(self._newest, time)
-        if time > self._newest - retention_ms:
-            self._seen.put(identity, time, window)
+        self._seen.put(identity, time, generation)
         self.context.forward(record)
+
+    def _begin(self, time: int) -> None:
+        """Begins a generation, if a line of that time does."""
+        if time >= self._next_from:
+            first = time - time % self._retention_ms
+            self._generation = first if self._generation < 0 else self._generation + self._retention_ms
+            self._next_from = time + self._retention_ms
+            self._seen.put(_BEGAN, time, self._generation)
