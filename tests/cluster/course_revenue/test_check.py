@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from cluster.course_revenue.product import command
+from cluster.course_revenue.product import command, wait_until
+from confluent_kafka.admin import AdminClient
 from course_revenue import preflight
 from course_revenue.settings import Settings, without_product_keys
 
-from headrace import StreamsConfig
+from headrace import StreamsConfig, TopicPartition
+from headrace.topics import TopicAdmin
 
 if TYPE_CHECKING:
     from cluster.course_revenue.conftest import ProductFactory
@@ -55,3 +58,25 @@ def test_the_check_sees_what_is_wrong_and_a_run_does_not_start(product: Product)
     )
     assert done.returncode == 1
     assert f"course-revenue topics --config {config}" in done.stdout
+
+
+def test_a_job_whose_offsets_are_gone_does_not_count_on_top_of_its_totals(product_factory: ProductFactory) -> None:
+    """The brokers forget the offsets of a group that is empty for a week; or somebody deletes those of one topic."""
+    product = product_factory(1)
+    product.load(50, courses=2)
+    instance = product.instance(
+        "a", processing_guarantee="at_least_once", repartition_purge_interval_ms=100, commit_interval_ms=100
+    ).start()
+    watch = product.watch(exactly_once=False)
+    watch.wait_for(50, "all lines", instance.tail)
+    with contextlib.closing(TopicAdmin({"bootstrap.servers": product.bootstrap})) as admin:
+        (repartition,) = (name for name in admin.list_topics() if name.endswith("-repartition"))
+        place = TopicPartition(repartition, 0)
+        wait_until(lambda: admin.list_offsets([place], "earliest")[place] > 0, "records that were counted are deleted")
+    instance.stop()
+    client = AdminClient({"bootstrap.servers": product.bootstrap})
+    client.delete_consumer_groups([product.application_id])[product.application_id].result(timeout=30)
+    instance.start()
+    assert instance.exit_code() == 1
+    assert "would count every line once more on top of them" in instance.log()
+    assert watch.latest() == product.sums.totals()

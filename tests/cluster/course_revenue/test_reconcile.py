@@ -12,7 +12,9 @@ import duckdb
 import psycopg
 import pytest
 from cluster.course_revenue.postgres import PostgresServer
+from cluster.course_revenue.product import command as product_command
 from cluster.course_revenue.product import encode, lines
+from course_revenue import headers
 from course_revenue.options import target
 from course_revenue.reconciling import Landed, Outcome, reconcile_job
 
@@ -133,6 +135,24 @@ def test_rejected_repeated_and_skipped_lines_are_accounted_for(product_factory: 
     assert "1 not decodable" in said
     assert "secret" not in rows + said
     assert watch.latest()["course-a"] == counted["course-a"]
+
+    # a line that the rejected topic holds and the totals have: a fault of exactly the rejected amount, until a rebuild
+    topic = product.topics["lines"]
+    at = next(record for record in product.admin.read(topic) if b"course-b" in (record.value or b""))
+    with TopicWriter(product.bootstrap) as writer:
+        place = headers.source_headers(headers.Place(topic, at.partition, at.offset))
+        writer.send(product.topics["rejected"], at.key, at.value, headers=[(headers.REASON, b"late"), *place])
+    code, _, said = command(instance)
+    assert (code, "1 different (course-b by 1.00)" in said) == (1, True), said
+    assert "rebuild once more" in said
+    rebuilt = product_command(instance, "rebuild", "--yes")
+    assert "the totals of 2 courses agree with the input" in rebuilt
+    code, _, said = command(instance)
+    assert code == 0, said
+    product.admin.delete_records(product.topics["rejected"], 0, product.admin.offsets(product.topics["rejected"])[0])
+    product.admin.delete_records(product.topics["rejected"], 1, product.admin.offsets(product.topics["rejected"])[1])
+    code, _, said = command(instance)
+    assert (code, "of 2 broken lines nobody can say whether they were rejected" in said) == (0, True), said
 
 
 def test_a_postgres_table_is_told_apart_into_tail_duplicates_and_true_differences(

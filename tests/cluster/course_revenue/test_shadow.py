@@ -29,7 +29,7 @@ def test_a_shadow_takes_the_jobs_place_and_readers_of_the_topic_read_right_total
     assert not planned.refusals
     assert planned.lines == 600
     said = command(a, "rebuild", "--shadow", "--yes")
-    assert "0 courses differ between the job and its shadow; the shadow agrees with the input" in said
+    assert "0 courses differ between the job and its shadow in cents or lines; the shadow agrees with the input" in said
     assert a.running
     # no line_count has fallen, and nothing was written but what the job wrote
     watch.check()
@@ -73,7 +73,8 @@ def test_a_shadow_takes_the_jobs_place_and_readers_of_the_topic_read_right_total
     finally:
         switching.kill()
     assert re.search(r"^course-000000\s+-", said, re.MULTILINE), said
-    assert "1 courses differ between the job and its shadow; the shadow agrees with the input" in said
+    assert "1 courses differ between the job and its shadow in cents or lines; the shadow agrees with the input" in said
+    assert "1 in cents or lines" in said
     watch.wait_for(700, "what the shadow counted", said)
     assert watch.latest() == product.sums.totals()
 

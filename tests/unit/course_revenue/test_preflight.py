@@ -100,8 +100,23 @@ def test_a_job_that_has_counted_does_not_start_without_its_totals_or_what_is_in_
 
 def test_totals_without_offsets_are_not_counted_on_top_of() -> None:
     (refusal,) = found(replace(good(), counted=None, totals=True)).refusals
-    assert refusal.what.startswith(f"app has no committed offsets, but {TOTALS} has totals")
+    assert refusal.what.startswith(f"app has no committed offsets of {LINES}, but {TOTALS} has totals")
     assert refusal.fix.startswith("course-revenue rebuild --config app.properties")
+
+
+@pytest.mark.parametrize("purged_to", [0, 4711])
+def test_under_at_least_once_lost_offsets_are_told_from_a_job_that_was_killed_before_its_first_commit(
+    purged_to: int,
+) -> None:
+    """After a group's offsets had expired, such a job counted every line twice without a word."""
+    seen = replace(good(), counted=None, totals=True)
+    seen = replace(seen, starts={**seen.starts, TopicPartition(REPARTITION, 3): purged_to})
+    findings = judge(replace(needs(), transactions=False), seen)
+    told = findings.refusals if purged_to else findings.warnings
+    assert [finding.what.partition(":")[0] for finding in told] == [
+        f"app has no committed offsets of {LINES}, but {TOTALS} has totals"
+    ]
+    assert (findings.warnings if purged_to else findings.refusals) == ()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from course_revenue import headers
 from course_revenue.errors import RefusedError
 from course_revenue.headers import Place
 from course_revenue.model import PurchaseLine
-from course_revenue.rejected import Selection, choose, rejected_lines
+from course_revenue.rejected import Selection, choose, rejected_lines, since_rebuilt
 
 from headrace.serdes import JsonDeserializer
 from headrace.topics import TopicRecord
@@ -34,6 +34,10 @@ def rejected(offset: int, reason: str = "unknown_line_type", value: bytes = GOOD
 
 def mark(offset: int, of: int, partition: int = 0) -> TopicRecord:
     return TopicRecord(partition, offset, 2_000, None, None, [(headers.REPLAYED_OFFSET, str(of).encode())])
+
+
+def rebuilt(offset: int, application_id: str = "app", partition: int = 0) -> TopicRecord:
+    return TopicRecord(partition, offset, 2_000, None, None, [(headers.REBUILT, application_id.encode())])
 
 
 def decode(record: TopicRecord) -> PurchaseLine | None:
@@ -104,3 +108,11 @@ def test_lines_that_are_broken_still_refuse_all() -> None:
         RefusedError, match=r"2 of 3 lines still break .* 0:1 \(unknown_line_type\); 0:2 \(undecodable\)"
     ):
         offsets([rejected(0), rejected(1, value=GIFT), rejected(2, value=b"no json")])
+
+
+def test_only_lines_behind_a_mark_are_rejected_by_the_job_whose_totals_were_begun_there() -> None:
+    assert since_rebuilt([rejected(0), mark(1, of=0)]) == ([rejected(0)], {})
+    found = since_rebuilt([rejected(0), rejected(7, partition=1), rebuilt(1), rejected(2), rebuilt(8, "b", 1)])
+    assert found == ([rejected(2)], {0: "app", 1: "b"})
+    # a replay goes by all of them
+    assert [line.place for line in rejected_lines([rejected(0), rebuilt(1), rejected(2)])] == [(0, 0), (0, 2)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from course_revenue.model import Revenue
 from course_revenue.options import target
 from course_revenue.rebuilding import job_of
-from course_revenue.shadow import shadow_of, write_config
+from course_revenue.shadow import shadow_of, what_differs, write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,3 +74,27 @@ def test_a_rebuild_forgets_the_lines_that_were_remembered_also_while_none_are(tm
     internal = job_of(target(file, None, None), "--config app.properties").request.internal_topics
     assert internal is not None
     assert "a-course-revenue-lines-changelog" in internal
+
+
+def test_totals_that_differ_in_a_flag_or_a_time_alone_are_said_to() -> None:
+    before = {
+        "same": Revenue("same", 100, 1, False, 5),
+        "flag": Revenue("flag", 100, 1, True, 5),
+        "time": Revenue("time", 100, 1, False, 5),
+        "more": Revenue("more", 100, 1, False, 5),
+        "gone": Revenue("gone", 100, 1, False, 5),
+    }
+    wanted = {
+        "same": Revenue("same", 100, 1, False, 5),
+        "flag": Revenue("flag", 100, 1, False, 5),
+        "time": Revenue("time", 100, 1, False, 6),
+        "more": Revenue("more", 200, 2, False, 6),
+        "new": Revenue("new", 1, 1, False, 1),
+    }
+    differing, put = what_differs(before, wanted)
+    assert differing == {name: wanted.get(name) for name in ("flag", "gone", "more", "new", "time")}
+    assert str(put) == (
+        "5 totals that differed (2 in cents or lines, 1 in dimension_missing, 3 in updated_event_time,"
+        " 1 of courses that have no line: removed)"
+    )
+    assert str(what_differs(wanted, wanted)[1]) == "0 totals that differed"

@@ -19,7 +19,7 @@ def test_a_course_id_makes_no_rows_of_its_own() -> None:
         "a\\nalgebra\\t999999\\t1\\tfalse\\t0\\t\\x1b[2J\t5\t1\tfalse\t0\t1970-01-01 00:00:00"
     ]
     topics = JobTopics("app", "lines", "inside", "output", "rejected", exactly_once=True)
-    outcome = Outcome(topics, Cut({0: 0}), reconcile(sum_input([]), totals), {})
+    outcome = Outcome(topics, Cut({0: 0}), reconcile(sum_input([]), totals), {}, {})
     _, *rows = text_lines(outcome, every=True)
     assert [row.split("\t")[0] for row in rows] == ["a\\nalgebra\\t999999\\t1\\tfalse\\t0\\t\\x1b[2J"]
     assert "\n" not in summary(outcome)

@@ -115,18 +115,13 @@ def sum_input(
 def reconcile(sums: InputSums, totals: Mapping[str, Revenue]) -> Reconciliation:
     """Compares the sums with the job's totals, course by course, sorted by course id.
 
-    Lines that lie in the rejected topic and keep today's contract are not counted; after a rebuild by a release that
-    finds nothing wrong with them they all are. It is one or the other for the whole job: what fits more courses.
+    Lines that the job has rejected, and that keep today's contract, are in no total: the rejected topic says which.
     """
     courses = sorted({*sums.courses, *(sums.landed or ()), *totals})
-    either = [
-        tuple(_explain(course, sums, totals.get(course), counted_since=since) for course in courses)
-        for since in (False, True)
-    ]
-    return Reconciliation(min(either, key=lambda rows: sum(row.verdict == DIFFERENT for row in rows)), sums)
+    return Reconciliation(tuple(_explain(course, sums, totals.get(course)) for course in courses), sums)
 
 
-def _explain(course: str, sums: InputSums, total: Revenue | None, *, counted_since: bool) -> Explanation:
+def _explain(course: str, sums: InputSums, total: Revenue | None) -> Explanation:
     given = sums.courses.get(course, CourseSum())
     landed = LandedSum(given.once, waiting=given.waiting)
     if sums.landed is not None:
@@ -135,7 +130,7 @@ def _explain(course: str, sums: InputSums, total: Revenue | None, *, counted_sin
     difference = topic.plus(given.flight).minus(landed.once)
     # repeats are counted or left out as the settings say, never as it fits
     repeats = given.repeats.minus(given.left_out)
-    refused = NOTHING if counted_since else NOTHING.minus(landed.waiting)
+    refused = NOTHING.minus(landed.waiting)
     parts = {"tail": landed.tail, "duplicates": repeats, "rejected": refused}
     verdict = DIFFERENT
     if difference == landed.tail.plus(repeats).plus(refused):

@@ -2,7 +2,8 @@
 
 A rejected record has the producer's own headers, and behind them why it was rejected and where it lies in the input.
 A replayed record in the input topic has the producer's own, where it lay when it was rejected, and where in the
-rejected topic it was taken from. Of a name that stands several times the last one counts.
+rejected topic it was taken from. A mark in the rejected topic says that the totals were begun anew: what lies before
+it in its partition was rejected by a job that is no more. Of a name that stands several times the last one counts.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ SOURCE_OFFSET: Final = "course-revenue.source.offset"
 REPLAYED_PARTITION: Final = "course-revenue.replayed.partition"
 REPLAYED_OFFSET: Final = "course-revenue.replayed.offset"
 REPLAYED_BY: Final = "course-revenue.replayed.by"
+REBUILT: Final = "course-revenue.rebuilt"
+"""The application id whose totals were begun anew."""
 
 
 class Place(NamedTuple):

@@ -99,7 +99,8 @@ class Fates(NamedTuple):
     """How many records of the input up to the cut met with what; together they are ``records``.
 
     ``rejected`` ones keep today's contract and lie in the rejected topic; ``broken`` ones do not keep it, and of these
-    and of the ``undecodable`` ones ``lost`` are neither in the rejected topic nor skipped.
+    and of the ``undecodable`` ones ``lost`` are neither in the rejected topic nor skipped. ``unknown`` are broken ones
+    of which nobody can say it: the rejected topic does not hold them, and has lost some of its lines.
     """
 
     records: int = 0
@@ -112,6 +113,7 @@ class Fates(NamedTuple):
     undecodable: int = 0
     skipped: int = 0
     lost: int = 0
+    unknown: int = 0
 
 
 class LandedCounts(NamedTuple):
@@ -156,7 +158,7 @@ class Ledger:
         self._insert("flight", (_fields(line) for line in lines))
 
     def add_rejected(self, places: Iterable[tuple[int, int]]) -> None:
-        """Takes in where, in the input, the lines of the rejected topic lay: partitions and offsets."""
+        """Takes in where, in the input, the lines lay that the job has rejected: partitions and offsets."""
         self._insert("rejected", iter(set(places)))
 
     def add_landed(self, file: Path) -> None:
@@ -189,8 +191,8 @@ class Ledger:
         """The sums by course, and what became of the records.
 
         Args:
-            all_rejected: whether the rejected topic still holds all that was ever rejected; else nobody can say what
-                is lost.
+            all_rejected: whether the rejected topic still holds all that the job has rejected; else nobody can say
+                what is lost.
             lost_undecodable: whether a record that does not decode must have been skipped by hand.
         """
         self._prepare()
@@ -211,6 +213,7 @@ class Ledger:
             self._undecodable,
             self._skipped,
             (nowhere if all_rejected else 0) + (self._undecodable if lost_undecodable else 0),
+            0 if all_rejected else nowhere,
         )
         return courses, stated._replace(applied=stated.records - sum(stated[2:9]))
 

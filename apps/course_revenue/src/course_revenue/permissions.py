@@ -150,6 +150,8 @@ def _rebuild(job: Job) -> _Grants:
     yield from _reset(job)
     # what may be left of a time when lines were deduped
     yield from _topics("Delete", f"{job.internal}{dedupe.STORE}-changelog")
+    # a mark, where it has lines
+    yield from _topics("Write", job.needs.settings.rejected)
     yield from _reconcile(job)
 
 
@@ -168,7 +170,7 @@ def _switch(job: Job) -> _Grants:
     assert job.shadow is not None
     yield from _shadow(job)
     yield from _topics("Delete", *_own(Job(job.shadow))[2:])
-    yield from _topics("Write", *_own(job)[2:])
+    yield from _topics("Write", job.needs.settings.output, job.needs.settings.rejected)
     yield Grant("Read", "group", job.application_id)
     yield Grant("Write", "transactional-id", f"{job.internal}{SWITCH}")
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from course_revenue.settings import Settings
     from headrace import StreamsConfig
+    from headrace.records import OffsetAndMetadata
     from headrace.topics import TopicSetting
 
 PROBE: Final = "check"
@@ -101,11 +102,11 @@ class Seen:
         partitions: number of partitions of the topics that exist.
         configs: what holds for them.
         replicas: the least number of replicas that a partition of theirs has.
-        starts: log starts of the input topics.
+        starts: log starts of the input topics, and of the repartition topics.
         transactions: why transactions do not work; None when they do, are not needed, or it is not known.
         untried: why that is not known: the brokers were busy, or are on their way back.
-        counted: whether the job's committed offsets say that it has read lines; None: there are none at all.
-        totals: whether its changelog has totals though it has no committed offsets; looked at under exactly-once alone.
+        counted: whether the job's committed offsets say that it has read lines; None: there are none of the lines.
+        totals: whether its changelog has totals though it has no committed offsets.
         succession: who takes the job's place; None: nobody.
     """
 
@@ -118,6 +119,15 @@ class Seen:
     counted: bool | None = False
     totals: bool = False
     succession: Succession | None = None
+
+    def has_committed(self, needs: Wanted) -> bool:
+        """Whether a job with totals has once committed offsets: under exactly-once in any case, both come together.
+
+        Else records of the repartition topic were deleted: that is done behind committed offsets alone.
+        """
+        return needs.transactions or any(
+            start > 0 for tp, start in self.starts.items() if tp.topic in needs.repartition
+        )
 
     def value(self, topic: str, name: str) -> str:
         """The config that holds for a topic."""
@@ -171,10 +181,11 @@ def check(
     admin = TopicAdmin(streams.admin_config(), timeout_ms=int(_TIMEOUT_S * 1000))
     try:
         seen = look(admin, needs, starting=starting)
-        if needs.transactions and seen.counted is None and needs.totals in seen.partitions:
+        if seen.counted is None and needs.totals in seen.partitions:
             there = _has_records(brokers, needs.totals, streams)
             # once more, and waiting for transactions: another instance may just have committed its first one
-            seen = replace(seen, totals=there and not admin.group_offsets(needs.application_id, stable=True))
+            totals = there and not _of_lines(needs, admin.group_offsets(needs.application_id, stable=True))
+            seen = replace(seen, totals=totals)
         if needs.transactions:
             seen = _try_transaction(admin, brokers, streams, seen)
     finally:
@@ -196,19 +207,25 @@ def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
     partitions = admin.partition_counts(topics)
     inputs = [
         TopicPartition(topic, number)
-        for topic in (settings.lines, settings.courses)
+        for topic in (settings.lines, settings.courses, *needs.repartition)
         for number in range(partitions.get(topic, 0))
     ]
     starts = admin.list_offsets(inputs, "earliest")
-    read = {tp: at.offset for tp, at in (committed or {}).items() if tp.topic == settings.lines}
+    read = _of_lines(needs, committed or {})
     return Seen(
         partitions,
         admin.topic_settings(partitions),
         admin.replication_factors(partitions),
         starts,
-        counted=None if committed == {} else any(at > starts.get(tp, 0) for tp, at in read.items()),
+        # who may not see them is told so by the group
+        counted=None if committed is not None and not read else any(at > starts.get(tp, 0) for tp, at in read.items()),
         succession=succession(committed or {}, settings.lines),
     )
+
+
+def _of_lines(needs: Wanted, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
+    """The committed offsets of the lines; without them the job begins at the first one."""
+    return {tp: at.offset for tp, at in committed.items() if tp.topic == needs.settings.lines}
 
 
 def _try_transaction(admin: TopicAdmin, brokers: str, streams: StreamsConfig, seen: Seen) -> Seen:
@@ -262,11 +279,11 @@ def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
                 " total. Somebody deleted it, or a rebuild was cut short: stop every instance, and rebuild",
                 f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
             )
-    if seen.totals:
+    if seen.totals and seen.has_committed(needs):
         yield Finding(
-            f"{needs.application_id} has no committed offsets, but {needs.totals} has totals: it would count every line"
-            " once more on top of them. The brokers forget the offsets of a job that is stopped for longer than"
-            " offsets.retention.minutes, or somebody deleted its group",
+            f"{needs.application_id} has no committed offsets of {settings.lines}, but {needs.totals} has totals: it"
+            " would count every line once more on top of them. The brokers forget the offsets of a job that is stopped"
+            " for longer than offsets.retention.minutes, or somebody deleted them, or its group",
             f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
         )
     for topic, made_with in sorted(needs.changelogs.items()):
@@ -349,6 +366,13 @@ def _warnings(needs: Wanted, seen: Seen) -> Iterator[Finding]:
             f"whether the brokers can do transactions is not known: {seen.untried}",
             "the job waits for them, up to task.timeout.ms; if this comes back, the brokers need a"
             " transaction.state.log.replication.factor and min.isr that as many of them as there are can fulfil",
+        )
+    if seen.totals and not seen.has_committed(needs):
+        yield Finding(
+            f"{needs.application_id} has no committed offsets of {lines}, but {needs.totals} has totals: lines that"
+            " were counted before the first commit count once more, as at_least_once allows. It is so when the job was"
+            " killed in its first seconds; had it run for longer, its offsets are lost and every line counts twice",
+            f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
         )
     if lines in seen.partitions:
         yield from _gaps(needs, seen, lines)

@@ -19,10 +19,12 @@ from course_revenue.adjustments import Adjustment, read_adjustments
 from course_revenue.following import Watched
 from course_revenue.formats import formats
 from course_revenue.headers import Place
+from course_revenue.rejected import mark_rebuilt
 from course_revenue.settings import COMMIT_BEFORE
 from course_revenue.topology import build_topology
 from headrace import KafkaStreams, StreamsConfig, TopicPartition
 from headrace.tools import reset
+from headrace.topics import TopicWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -211,7 +213,7 @@ def _what_stays_wrong(job: Job, seen: Seen) -> Sequence[str]:
 
 
 def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
-    """Removes local state, then resets the application id at the brokers.
+    """Removes local state, then resets the application id at the brokers, and says so in the rejected topic.
 
     Raises:
         LockException: a process uses the local state. Nothing was changed.
@@ -226,6 +228,12 @@ def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
     for directory in job.state_dirs:
         _remove_state(job.topology, streams, directory)
     reset.carry_out(admin, decided.reset)
+    topic = job.needs.settings.rejected
+    count = admin.partition_counts([topic]).get(topic, 0)
+    partitions = [TopicPartition(topic, number) for number in range(count)]
+    if admin.list_offsets(partitions, "earliest") != admin.list_offsets(partitions, "latest"):
+        with TopicWriter(job.needs.brokers, client=streams.admin_config()) as writer:
+            mark_rebuilt(writer, topic, count, job.application_id)
 
 
 def _remove_state(topology: Topology, streams: StreamsConfig, directory: Path) -> None:

@@ -19,6 +19,7 @@ from course_revenue.cut import Cut, JobTopics, take_cut
 from course_revenue.errors import NoCutError
 from course_revenue.ledger import Ledger
 from course_revenue.model import PurchaseLine
+from course_revenue.rejected import since_rebuilt
 from course_revenue.settings import Dedupe, Settings
 from course_revenue.totals import open_totals
 from headrace.records import TopicPartition
@@ -48,12 +49,17 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found. ``begins`` has the partitions of the input whose first records are gone, and where they begin."""
+    """What was found.
+
+    ``begins`` has the partitions of the input whose first records are gone, and where they begin; ``rejected_begins``
+    those of the rejected topic that have lost lines which the job has rejected.
+    """
 
     topics: JobTopics
     cut: Cut
     comparison: Reconciliation
     begins: Mapping[int, int]
+    rejected_begins: Mapping[int, int]
 
 
 def reconcile_job(
@@ -117,7 +123,7 @@ class _Reconciling:
             cut, totals, flight = self._cut()
             ledger.add_flight(flight)
             begins = {partition: start for partition, start in lines.positions().items() if start > 0}
-            rejected_whole = self._read_rejected(ledger, cut)
+            rejected_begins = self._read_rejected(ledger, cut)
             if landed is not None:
                 _take_in(landed, ledger)
             # a table may be ahead of the cut: its lines are looked for behind it, too
@@ -126,10 +132,11 @@ class _Reconciling:
             ledger.add_lines(_counted(lines.up_to(ends, self._timeout_s), total, tell), cut.lines)
             if self._settings.dedupe is Dedupe.LINE_KEY and cut.repartition:
                 ledger.leave_out_repeats(self._settings.dedupe_retention_ms, len(cut.repartition))
-            sums = InputSums(*ledger.sums(all_rejected=rejected_whole, lost_undecodable=self._stops_at_undecodable()))
+            strict = self._stops_at_undecodable()
+            sums = InputSums(*ledger.sums(all_rejected=not rejected_begins, lost_undecodable=strict))
             if landed is not None:
                 sums = InputSums(sums.courses, sums.fates, *ledger.landed())
-        return Outcome(self._topics, cut, reconcile(sums, totals), begins)
+        return Outcome(self._topics, cut, reconcile(sums, totals), begins, rejected_begins)
 
     def _cut(self) -> tuple[Cut, Mapping[str, Revenue], list[PurchaseLine]]:
         """A cut, the totals of it, and the lines of the repartition topic that are under way in it."""
@@ -160,20 +167,20 @@ class _Reconciling:
         begins = self._admin.list_offsets([TopicPartition(topic, partition) for partition in start], "earliest")
         return found if all(begins[TopicPartition(topic, p)] <= at for p, at in start.items()) else None
 
-    def _read_rejected(self, ledger: Ledger, cut: Cut) -> bool:
-        """Takes the rejected topic in; whether it still has all that it ever had."""
+    def _read_rejected(self, ledger: Ledger, cut: Cut) -> dict[int, int]:
+        """Takes in what the job has rejected; where partitions begin that may have lost some of it."""
         if not cut.rejected:
-            return True
+            return {}
         with self._reader(self._topics.rejected) as reader:
-            whole = not any(reader.positions().values())
-            ledger.add_rejected(self._places(reader.up_to(cut.rejected, self._timeout_s)))
-        return whole
-
-    def _places(self, records: Iterable[TopicRecord]) -> Iterator[tuple[int, int]]:
-        for record in records:
-            source = headers.source(record) if headers.text(record, headers.REASON) is not None else None
-            if source is not None and source.topic == self._topics.lines:
-                yield source.partition, source.offset
+            begins = reader.positions()
+            found = since_rebuilt(reader.up_to(cut.rejected, self._timeout_s))
+        places = (headers.source(record) for record in found.lines)
+        ledger.add_rejected(
+            (place.partition, place.offset)
+            for place in places
+            if place is not None and place.topic == self._topics.lines
+        )
+        return {partition: start for partition, start in begins.items() if start > 0 and partition not in found.marks}
 
     def _stops_at_undecodable(self) -> bool:
         given = [str(self._at.properties[key]) for key in _HANDLER if self._at.properties.get(key)]

@@ -6,6 +6,9 @@ line is in the input again if, and only if, it is marked. Committed offsets coul
 done, but lines are chosen by place or reason; and the input topic may have lost what was replayed, while a mark lies
 behind its line and retention deletes from the front, so that it goes no sooner than the line.
 
+Another kind of mark, one in each partition, says that the totals were begun anew (a rebuild, a switch): lines before it
+may be counted now, by a release that finds nothing wrong with them, or were rejected once more, behind it.
+
 Replays of an application share one transactional id. A second one ends the first one's transaction before it reads, and
 then reads up to what any transaction has written, so it sees the marks of all that ever will be visible.
 """
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from course_revenue.headers import Place
     from course_revenue.model import PurchaseLine
     from course_revenue.settings import Settings
-    from headrace.topics import TopicRecord
+    from headrace.topics import TopicRecord, TopicWriter
 
 REPLAY: Final = "rejected-replay"
 """Behind the application id and a hyphen: the transactional id of replays."""
@@ -84,6 +87,35 @@ def rejected_lines(records: Iterable[TopicRecord]) -> list[RejectedLine]:
         )
         for record in found
     ]
+
+
+class SinceRebuilt(NamedTuple):
+    """The lines that a job has rejected since its totals were begun.
+
+    ``marks`` has the application id of the last mark, by partition.
+    """
+
+    lines: list[TopicRecord]
+    marks: dict[int, str]
+
+
+def since_rebuilt(records: Iterable[TopicRecord]) -> SinceRebuilt:
+    """Of the records of the topic, those of each partition in their order, the lines behind the last marks."""
+    lines: dict[int, list[TopicRecord]] = {}
+    marks: dict[int, str] = {}
+    for record in records:
+        if headers.text(record, headers.REASON) is not None:
+            lines.setdefault(record.partition, []).append(record)
+        elif (application_id := headers.text(record, headers.REBUILT)) is not None:
+            lines.pop(record.partition, None)
+            marks[record.partition] = application_id
+    return SinceRebuilt([record for partition in sorted(lines) for record in lines[partition]], marks)
+
+
+def mark_rebuilt(writer: TopicWriter | TransactionalWriter, topic: str, partitions: int, application_id: str) -> None:
+    """Marks that the totals of an application are begun anew."""
+    for partition in range(partitions):
+        writer.send(topic, None, None, headers=[(headers.REBUILT, application_id.encode())], partition=partition)
 
 
 def read_rejected(

@@ -128,6 +128,23 @@ def warnings(outcome: Outcome) -> Iterable[str]:
             else "the totals have those lines and the sum does not: compare with a table that has them (--postgres)"
         )
         yield f"{outcome.topics.lines} has lost its first records and begins at {places}: {what}"
+    yield from _about_rejected(outcome)
+
+
+def _about_rejected(outcome: Outcome) -> Iterable[str]:
+    comparison, topic = outcome.comparison, outcome.topics.rejected
+    if outcome.rejected_begins:
+        places = " ".join(f"{partition}:{offset}" for partition, offset in sorted(outcome.rejected_begins.items()))
+        yield (
+            f"{topic} has lost its first records and begins at {places} (its retention.ms): of"
+            f" {comparison.sums.fates.unknown:,} broken lines nobody can say whether they were rejected; a line that"
+            " keeps the contract and was rejected is a difference now. A rebuild counts or rejects each anew"
+        )
+    elif any(row.verdict == DIFFERENT and row.rejected.lines for row in comparison.rows):
+        yield (
+            f"lines in {topic} are taken to be in no total. When they are counted, because the job was reset otherwise"
+            " than by course-revenue rebuild (which marks it there), their courses differ: rebuild once more"
+        )
 
 
 def summary(outcome: Outcome) -> str:

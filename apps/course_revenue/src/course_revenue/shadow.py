@@ -15,14 +15,16 @@ import re
 import shutil
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from course_revenue import rebuilding
 from course_revenue.contract import OnBrokenLine
 from course_revenue.errors import RefusedError
+from course_revenue.headers import source
+from course_revenue.model import Revenue
 from course_revenue.options import Target, as_given, target
 from course_revenue.reconciling import reconcile_job
-from course_revenue.rejected import read_rejected
+from course_revenue.rejected import mark_rebuilt, since_rebuilt
 from course_revenue.settings import PREFIX
 from course_revenue.succession import Succession, give_place, succession
 from course_revenue.topics import wanted_topics
@@ -30,13 +32,14 @@ from course_revenue.totals import open_totals
 from headrace import Serdes
 from headrace.config.own_keys import HTTP_PORT
 from headrace.tools import reset
-from headrace.topics import TopicAdmin, TransactionalWriter, ensure_topics
+from headrace.topics import TopicAdmin, TopicReader, TransactionalWriter, ensure_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from course_revenue.model import Revenue
+    from course_revenue.headers import Place
+    from headrace.topics import TopicRecord
 
 _VERSION: Final = re.compile(r"(.+)-v(\d+)")
 SWITCH: Final = "switch"
@@ -244,50 +247,103 @@ def await_nobody(shadow: Shadow, tell: Callable[[str], None], check: Callable[[]
             time.sleep(_LOOK_S)
 
 
-def put_totals(shadow: Shadow) -> int:
+class Put(NamedTuple):
+    """How many totals were put into the job's topic, and how many of them differed in what; some in several ways.
+
+    ``amounts`` are cents or numbers of lines, ``removed`` courses that the shadow does not have.
+    """
+
+    amounts: int = 0
+    flags: int = 0
+    times: int = 0
+    removed: int = 0
+    totals: int = 0
+
+    def __str__(self) -> str:
+        parts = (
+            (self.amounts, "in cents or lines"),
+            (self.flags, "in dimension_missing"),
+            (self.times, "in updated_event_time"),
+            (self.removed, "of courses that have no line: removed"),
+        )
+        said = ", ".join(f"{count:,} {what}" for count, what in parts if count)
+        return f"{self.totals:,} totals that differed" + (f" ({said})" if said else "")
+
+
+def what_differs(before: Mapping[str, Revenue], wanted: Mapping[str, Revenue]) -> tuple[dict[str, Revenue | None], Put]:
+    """The totals to be put in the place of others, None for a course that is to be removed, and in what they differ."""
+    differing: dict[str, Revenue | None] = {}
+    amounts = flags = times = removed = 0
+    for course in sorted(before.keys() | wanted.keys()):
+        old, new = before.get(course, Revenue.zero()), wanted.get(course)
+        if new == before.get(course):
+            continue
+        differing[course] = new
+        if new is None:
+            removed += 1
+            continue
+        amounts += (old.net_cents, old.line_count) != (new.net_cents, new.line_count)
+        flags += old.dimension_missing != new.dimension_missing
+        times += old.updated_event_time != new.updated_event_time
+    return differing, Put(amounts, flags, times, removed, len(differing))
+
+
+def put_totals(shadow: Shadow) -> Put:
     """Puts the shadow's totals into the job's output topic, those that differ, in one transaction.
 
     Returns:
-        How many were put there; courses that the shadow does not have are removed.
+        What was put there; courses that the shadow does not have are removed.
 
     Raises:
         TaskMigratedException: another switch was begun meanwhile. Nothing was put there.
     """
     live = shadow.live
     key, value = Serdes.String().serializer, live.values.revenue.serializer
-    output, put = live.settings.output, 0
+    output = live.settings.output
     with TransactionalWriter(live.brokers, f"{live.application_id}-{SWITCH}", client=live.client) as writer:
-        before, wanted = (_latest(at) for at in (live, shadow.beside))
-        for course in sorted(before.keys() | wanted.keys()):
-            total = wanted.get(course)
-            if total != before.get(course):
-                put += 1
-                writer.send(
-                    output,
-                    key.serialize(output, course),
-                    None if total is None else value.serialize(output, total),
-                    timestamp_ms=None if total is None else total.updated_event_time,
-                )
-        if live.settings.on_broken_line is OnBrokenLine.REJECT:
-            _put_rejected(shadow, writer)
+        differing, put = what_differs(*(_latest(at) for at in (live, shadow.beside)))
+        for course, total in differing.items():
+            writer.send(
+                output,
+                key.serialize(output, course),
+                None if total is None else value.serialize(output, total),
+                timestamp_ms=None if total is None else total.updated_event_time,
+            )
+        _put_rejected(shadow, writer)
     return put
 
 
 def _put_rejected(shadow: Shadow, writer: TransactionalWriter) -> None:
-    """Lines that the shadow alone has rejected: those that came after the job was stopped."""
-    live = shadow.live
-    known = {line.source for line in read_rejected(live.brokers, live.settings, client=live.client)}
-    for line in read_rejected(live.brokers, shadow.beside.settings, client=live.client):
-        if line.source not in known:
-            record = line.record
+    """Puts what the shadow has rejected behind what the job has, with a mark between the two."""
+    live, beside = shadow.live, shadow.beside.settings
+    topic = live.settings.rejected
+    with _admin(shadow) as admin:
+        counts = admin.partition_counts([topic, beside.rejected])
+    if topic not in counts:
+        return
+    known = since_rebuilt(_records(live, topic))
+    of_shadow = since_rebuilt(_records(live, beside.rejected)).lines if beside.rejected in counts else []
+    there: set[Place | None] = set()
+    if known.marks.get(0) == shadow.application_id:
+        # a switch that was cut short
+        there = {source(record) for record in known.lines}
+    elif known.lines or of_shadow:
+        mark_rebuilt(writer, topic, counts[topic], shadow.application_id)
+    for record in of_shadow:
+        if source(record) not in there:
             writer.send(
-                live.settings.rejected,
+                topic,
                 record.key,
                 record.value,
                 timestamp_ms=record.timestamp,
                 headers=record.headers,
                 partition=record.partition,
             )
+
+
+def _records(at: Target, topic: str) -> list[TopicRecord]:
+    with TopicReader(at.brokers, topic, client=at.client) as reader:
+        return list(reader.to_end())
 
 
 def _latest(at: Target) -> dict[str, Revenue]:

@@ -115,7 +115,7 @@ def _last_steps(asked: Asked, made: Shadow, *, put: bool) -> list[str]:
 def _put_in_place(asked: Asked, made: Shadow) -> int:
     put = shadow.put_totals(made)
     shadow.give_up(made, done=True)
-    note(f"put {put:,} totals into {made.live.settings.output}")
+    note(f"put into {made.live.settings.output}: {put}")
     return _finish(asked, made)
 
 
@@ -147,7 +147,10 @@ def _compared(made: Shadow) -> bool:
         cells = (on_one_line(row.course_id), row.live_cents, row.live_lines, row.shadow_cents, row.shadow_lines)
         say("\t".join(map(str, cells)))
     verdict = "agrees" if agrees else "does not agree"
-    note(f"{len(rows):,} courses differ between the job and its shadow; the shadow {verdict} with the input")
+    note(
+        f"{len(rows):,} courses differ between the job and its shadow in cents or lines; the shadow {verdict} with the"
+        " input"
+    )
     return agrees
 
 
