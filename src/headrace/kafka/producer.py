@@ -42,7 +42,7 @@ from headrace.errors import (
     TimeoutException,
     TransactionAbortableException,
 )
-from headrace.kafka.acls import Acl, writing
+from headrace.kafka.acls import Acl, missing, writing
 from headrace.kafka.connections import Bootstrap, data_client_config
 from headrace.kafka.errors import (
     REFUSED_IN_TRANSACTION,
@@ -476,13 +476,25 @@ class RecordProducer:
             self._failed(error, message)
 
     def _absent_topics(self) -> str:
-        """Which of the topics written to do not exist, for a message: the client waits for them without a word."""
+        """Which of the topics written to do not exist, or are hidden from this principal, for a message.
+
+        The client waits for both without a word.
+        """
         try:
-            known = self._client.list_topics(timeout=_LOOK_S).topics
+            unlisted = sorted(self._topics.difference(self._client.list_topics(timeout=_LOOK_S).topics))
+            # the list leaves out what may not be seen; who asks for the one topic is told so
+            errors = {topic: self._client.list_topics(topic, timeout=_LOOK_S).topics[topic].error for topic in unlisted}
         except ClientException:
             return ""  # the brokers do not answer, which the caller tells
-        absent = sorted(self._topics.difference(known))
-        return f"; there is no topic {', '.join(absent)}: create it" if absent else ""
+        refused = [
+            topic
+            for topic, error in errors.items()
+            if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        ]
+        absent = [topic for topic in unlisted if topic not in refused]
+        parts = [f"there is no topic {', '.join(absent)}: create it"] if absent else []
+        parts += [missing(Acl("Write", "topic", topic) for topic in refused)] if refused else []
+        return "".join(f"; {part}" for part in parts)
 
     def _bound(self, topic: str, delivered: DeliveryCallback | None) -> SendFunction:
         produce = self._client.produce

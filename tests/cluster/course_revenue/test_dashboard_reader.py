@@ -10,6 +10,7 @@ from cluster.instances import wait_until
 from course_revenue.dashboard.board import Batch, Board
 from course_revenue.dashboard.feed import Feed, Shown
 from course_revenue.dashboard.reader import (
+    Brokers,
     BrokerWatch,
     Follower,
     JobSaid,
@@ -23,6 +24,7 @@ from course_revenue.formats import Format, formats
 from course_revenue.model import Revenue
 
 from headrace.errors import TimeoutException
+from headrace.records import TopicPartition
 from headrace.serdes import Deserializer
 from headrace.testing.processes import free_port
 from headrace.topics import TopicAdmin, TopicWriter
@@ -144,6 +146,27 @@ def test_a_topic_is_waited_for_and_one_that_is_made_anew_begins_another_board(
         send(3)
         wait_until(lambda: feed.board.name != first, "it is read anew", detail=state)
         wait_until(lambda: feed.board.sums().net_cents == 3, "its total is another one", detail=state)
+
+
+def test_the_brokers_are_asked_where_the_topics_end_that_the_job_reads(
+    bootstrap_servers: str, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    totals, lines = topic_factory("totals", 1), topic_factory("lines", 2)
+    said: list[Brokers] = []
+
+    def take(event: Event) -> bool:
+        assert isinstance(event, Brokers)
+        said.append(event)
+        return False
+
+    with TopicWriter(bootstrap_servers) as writer:
+        writer.send(lines, None, b"one", partition=1)
+    reads = [TopicPartition(lines, 0), TopicPartition(lines, 1), TopicPartition(unique("gone"), 0)]
+    source = Source(bootstrap_servers, totals, {}, formats(Format.JSON, {}).revenue.deserializer)
+    with running(BrokerWatch(source, take, lambda: reads)):
+        wait_until(lambda: said, "they were asked")
+    assert (said[0].failure, said[0].hidden) == (None, frozenset())
+    assert said[0].job_ends == {reads[0]: 0, reads[1]: 1}
 
 
 def test_a_port_that_does_not_answer_or_is_another_programs_is_told() -> None:

@@ -13,12 +13,13 @@ from cluster.course_revenue.java import java
 from cluster.course_revenue.product import Instance, Product, command, wait_until
 from cluster.course_revenue.test_reset import everything, reset
 from cluster.instances import Instance as AnyInstance
+from course_revenue import headers
 from course_revenue.cli import app
 from typer.testing import CliRunner
 
 from headrace.testing.broker import jars_directory
 from headrace.testing.processes import free_port
-from headrace.topics import NewTopic, ensure_topics
+from headrace.topics import NewTopic, TopicWriter, ensure_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,7 +167,8 @@ def test_readers_and_operators_each_with_what_is_printed_for_it(allowed: Allowed
     watch = product.watch()
     watch.wait_for(sent, "every line is counted", product.tails)
     users = allowed.users(
-        "load", "lake", "dashboard", "reconcile", "reset", "rebuild --shadow", "rebuild --shadow --switch", "rehearse"
+        *("load", "lake", "dashboard", "reconcile", "rejected replay", "reset"),
+        *("rebuild --shadow", "rebuild --shadow --switch", "rehearse"),
     )
 
     load, lake, reconcile = users["load"], users["lake"], users["reconcile"]
@@ -182,6 +184,7 @@ def test_readers_and_operators_each_with_what_is_printed_for_it(allowed: Allowed
             assert re.search(lacking(*grant), command(instance, *words, code=1)), (words, grant)
     command(load, "load", "--lines", "20", "--courses", "2")
     pages(users["dashboard"], topics["output"], allowed)
+    replays(users["rejected replay"], product, allowed)
 
     shadow, switch = users["rebuild --shadow"], users["rebuild --shadow --switch"]
     building = ("rebuild", "--shadow", "--yes")
@@ -208,6 +211,27 @@ def test_readers_and_operators_each_with_what_is_printed_for_it(allowed: Allowed
 
     day = ("rehearse", "--minutes", "0.1", "--rate", "20", "--courses", "5", "--directory", "days")
     assert "within the budget" in command(users["rehearse"], *day)
+    assert not [name for name in product.admin.topics() if "rehearsal" in name]
+
+
+def replays(instance: Instance, product: Product, allowed: Allowed) -> None:
+    """A line that the release of now takes goes in again, and without one of its grants it does not."""
+    lines, rejected = product.topics["lines"], product.topics["rejected"]
+    good = next(record for record in product.admin.read(lines) if record.value != BROKEN)
+    # of a time whose lines are gone: else it would be the one that the replay takes the place of
+    place = headers.source_headers(headers.Place(lines, good.partition, 1_000_000))
+    with TopicWriter(product.bootstrap) as writer:
+        writer.send(rejected, good.key, good.value, headers=[(headers.REASON, b"late"), *place])
+    replay = ("rejected", "replay", "--reason", "late")
+    for grant in (
+        ("Write", "transactional-id", f"{product.application_id}-rejected-replay"),
+        ("Read", "topic", rejected),
+        ("Write", "topic", rejected),
+        ("Write", "topic", lines),
+    ):
+        with allowed.without(instance, *grant):
+            assert re.search(lacking(*grant), command(instance, *replay, code=1)), grant
+    assert "replayed 1 lines" in command(instance, *replay)
 
 
 def lacking(operation: str, resource: str, name: str) -> str:

@@ -60,3 +60,23 @@ def test_adjustments_of_lines_count_by_place_and_those_behind_the_repartition_by
         adjustment(settings.lines, 9, app="other"),
     ]
     assert skipped(known, settings, "app") == Skipped({(1, 7): frozenset({"ab"})}, Counter({"ab": 2}))
+
+
+@pytest.mark.parametrize("cut", [1, 20, 100])
+def test_a_line_that_was_cut_off_while_it_was_written_keeps_nobody_from_going_on(tmp_path: Path, cut: int) -> None:
+    """A full disk, or a kill: nothing read the file any more, and it must not be edited."""
+    file = tmp_path / "adjustments.jsonl"
+    assert record(file, adjustment("t"))
+    assert record(file, adjustment("t", 8))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-cut])
+    assert read_adjustments(file) == [adjustment("t"), *([adjustment("t", 8)] if cut == 1 else [])]
+    assert record(file, adjustment("t", 8)) == (cut > 1)
+    assert record(file, adjustment("t", 9))
+    assert file.read_bytes().startswith(whole)
+    assert read_adjustments(file) == [adjustment("t", offset) for offset in (7, 8, 9)]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigException, match=r"adjustments file .* cannot be read: Is a directory"):
+        read_adjustments(tmp_path)

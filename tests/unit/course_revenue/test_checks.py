@@ -131,6 +131,15 @@ def test_a_replayed_line_counts_in_place_of_the_rejected_one() -> None:
     assert (sums.courses["c1"].every, sums.fates) == ((200, 2), expected)
 
 
+@pytest.mark.parametrize("number", [b"2147483648", b"9223372036854775808", b"9" * 5000, b"-1", b"1.0", b"\xff", b""])
+@pytest.mark.parametrize("name", [headers.SOURCE_PARTITION, headers.SOURCE_OFFSET, headers.REPLAYED_OFFSET])
+def test_headers_that_a_producer_has_made_up_do_not_end_the_sum(name: str, number: bytes) -> None:
+    said = [*headers.source_headers(Place("in", 0, 70)), (headers.REPLAYED_OFFSET, b"0"), (name, number)]
+    sums = sum_input([*records(INPUT[:1]), TopicRecord(0, 1, 1, None, INPUT[1], said)])
+    assert sums.fates == Fates(records=2, applied=2)
+    assert sums.courses["c1"].every.lines == 2
+
+
 def test_an_empty_input_has_no_sums() -> None:
     assert sum_input([]) == InputSums({}, Fates())
 

@@ -13,6 +13,7 @@ from course_revenue.settings import Dedupe, Settings
 from course_revenue.succession import Succession, succession
 
 from headrace import StreamsConfig, TopicPartition
+from headrace.errors import ConfigException
 from headrace.records import OffsetAndMetadata
 from headrace.topics import TopicSetting
 
@@ -231,3 +232,11 @@ def test_a_catalog_that_forgets_and_weak_changelogs_are_warned_of() -> None:
     seen = good()
     few = found(replace(seen, replicas={**seen.replicas, TOTALS: 1}))
     assert f"{TOTALS} has 1 replicas, {LINES} has 3" in few.warnings[0].what
+
+
+@pytest.mark.parametrize("end", ["repartition", "changelog"])
+def test_a_topic_with_the_name_of_an_internal_one_is_refused(end: str) -> None:
+    """A reset would take it for the application's own, and delete the lines."""
+    config = {"application.id": "app", "bootstrap.servers": "k:9092"}
+    with pytest.raises(ConfigException, match=f"app-lines-{end} is the name of an internal topic of app"):
+        wanted("k:9092", None, Settings(lines=f"app-lines-{end}"), StreamsConfig.load(config))

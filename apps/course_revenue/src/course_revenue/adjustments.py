@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -41,6 +41,9 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
         return self.application_id, self.topic, self.partition, self.offset, self.sha256
 
 
+_decode: Final = msgspec.json.Decoder(Adjustment).decode
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """What the job has not counted because of adjustments.
@@ -57,21 +60,36 @@ class Skipped:
 def read_adjustments(file: Path) -> list[Adjustment]:
     """The adjustments in a file, in their order; none when there is no such file.
 
+    A last line that was cut off while it was written is passed over: no offset was moved for it.
+
     Raises:
-        ConfigException: a line is not an adjustment: the file was changed by hand.
+        ConfigException: a line is not an adjustment: the file was changed by hand. Or it cannot be read.
     """
     try:
-        text = file.read_bytes()
-    except FileNotFoundError:
-        return []
-    decode = msgspec.json.Decoder(Adjustment).decode
+        text = _kept(file)
+    except OSError as error:
+        raise ConfigException(f"the adjustments file {file} cannot be read: {error.strerror or error}") from error
     found: list[Adjustment] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            found.append(decode(line))
+            found.append(_decode(line))
         except msgspec.DecodeError as error:
             raise ConfigException(f"{file}, line {number} is not an adjustment: {error}") from error
     return found
+
+
+def _kept(file: Path) -> bytes:
+    """The file without a last line that was cut off."""
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        return b""
+    whole = text.rfind(b"\n") + 1
+    try:
+        _decode(text[whole:])
+    except msgspec.DecodeError:
+        return text[:whole]
+    return text
 
 
 def record(file: Path, adjustment: Adjustment) -> bool:
@@ -84,6 +102,10 @@ def record(file: Path, adjustment: Adjustment) -> bool:
         return False
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as out:
+        kept = _kept(file)
+        out.truncate(len(kept))
+        if kept and not kept.endswith(b"\n"):
+            out.write(b"\n")
         out.write(msgspec.json.encode(adjustment) + b"\n")
         out.flush()
         os.fsync(out.fileno())

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from course_revenue.model import INT64_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -26,6 +28,9 @@ REPLAYED_OFFSET: Final = "course-revenue.replayed.offset"
 REPLAYED_BY: Final = "course-revenue.replayed.by"
 REBUILT: Final = "course-revenue.rebuilt"
 """The application id whose totals were begun anew."""
+
+_MAX_PARTITION: Final = 2**31 - 1
+_LONGEST: Final = len(str(INT64_MAX))
 
 
 class Place(NamedTuple):
@@ -60,13 +65,18 @@ def text(record: TopicRecord, name: str) -> str | None:
 
 
 def number(record: TopicRecord, name: str) -> int | None:
-    """The last value of a header as a number; None where there is none, or no number."""
+    """The last value of a header as a number of an offset; None where there is none, or nothing that may be one."""
     found = text(record, name)
-    return int(found) if found is not None and found.isdecimal() else None
+    if found is None or not found.isdecimal() or len(found) > _LONGEST:
+        return None
+    value = int(found)
+    return value if value <= INT64_MAX else None
 
 
 def source(record: TopicRecord) -> Place | None:
     """Where a rejected or replayed record lay in the input; None where its headers do not say."""
     topic = text(record, SOURCE_TOPIC)
     partition, offset = number(record, SOURCE_PARTITION), number(record, SOURCE_OFFSET)
-    return None if topic is None or partition is None or offset is None else Place(topic, partition, offset)
+    if topic is None or partition is None or offset is None or partition > _MAX_PARTITION:
+        return None
+    return Place(topic, partition, offset)

@@ -117,6 +117,12 @@ def _totals(job: Job) -> _Grants:
     yield from _topics("Read", job.needs.settings.output)
 
 
+def _dashboard(job: Job) -> _Grants:
+    yield from _totals(job)
+    # where that ends which the job reads: by its own word a job that is cut off from the brokers is caught up
+    yield from _topics("Describe", job.needs.settings.lines, job.needs.settings.courses, *sorted(job.needs.repartition))
+
+
 def _reconcile(job: Job) -> _Grants:
     # at a cut of the running job: its offsets, and which transactions are open
     settings = job.needs.settings
@@ -192,7 +198,7 @@ _COMMANDS: Final[dict[str, Callable[[Job], _Grants]]] = {
     "topics": _make_topics,
     "load": _load,
     "totals": _totals,
-    "dashboard": _totals,
+    "dashboard": _dashboard,
     "lake": _totals,
     "reconcile": _reconcile,
     "rejected list": _rejected_list,

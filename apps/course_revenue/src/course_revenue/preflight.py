@@ -14,7 +14,13 @@ from course_revenue.formats import formats
 from course_revenue.succession import Succession, succession
 from course_revenue.topics import PARTITIONS, wanted_topics
 from course_revenue.topology import STORE, build_topology
-from headrace.errors import AuthorizationException, KafkaException, StreamsException, TimeoutException
+from headrace.errors import (
+    AuthorizationException,
+    ConfigException,
+    KafkaException,
+    StreamsException,
+    TimeoutException,
+)
 from headrace.records import TopicPartition
 from headrace.topics import TopicAdmin, TopicReader, TransactionalWriter
 
@@ -145,8 +151,18 @@ class Seen:
 
 
 def wanted(brokers: str, options: str | None, settings: Settings, streams: StreamsConfig) -> Wanted:
-    """What the job of a configuration needs."""
+    """What the job of a configuration needs.
+
+    Raises:
+        ConfigException: a topic of the product has a name that an internal topic of the application may have.
+    """
     application_id = str(streams["application.id"])
+    for topic in (settings.lines, settings.courses, settings.output, settings.rejected):
+        if topic.startswith(f"{application_id}-") and topic.endswith(("-changelog", "-repartition")):
+            raise ConfigException(
+                f"{topic} is the name of an internal topic of {application_id}: a rebuild or a reset would delete it."
+                " Give the topic another name"
+            )
     values = formats(settings.format, streams.originals())
     parts = build_topology(settings, streams.values(), values=values).build(application_id).subtopologies
     sources = {topic for part in parts for topic in part.source_changelogs}

@@ -126,7 +126,8 @@ def _one_of(kind: type[E]) -> Callable[[str, object], E]:
 
 def _milliseconds(key: str, value: object) -> int:
     text = str(value).strip()
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= _LONGEST_MS):
+    digits = text.isascii() and text.isdecimal() and len(text) <= len(str(_LONGEST_MS))
+    if not (digits and 0 < int(text) <= _LONGEST_MS):
         raise ConfigException(
             f"{key} must be a number of milliseconds from 1 to {_LONGEST_MS} (ten years), not {value!r}"
         )

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from course_revenue.dashboard.job import Freshness, Job, Task, freshness, hot, read_tasks
 
+from headrace.records import TopicPartition
+
 NOW = 1_800_000_000_000
 AT = "http://one:1"
 
@@ -124,6 +126,65 @@ def test_while_a_thread_is_held_up_nobody_says_that_nothing_waits() -> None:
     # one of a release that does not tell
     job.answered(AT, told(task(), threads=({"name": "t", "state": "RUNNING"},)), NOW + 32_000)
     assert (job.waited_ms(), job.held_up()) == (0, [])
+
+
+LINES = TopicPartition("lines", 0)
+
+
+def test_a_job_that_is_cut_off_from_the_brokers_is_not_caught_up_by_its_own_word() -> None:
+    """Its lag stands still at nothing, and the page said that all that had landed was in."""
+    job = Job([AT])
+    job.answered(AT, told(task(offset=10, end=10)), NOW)
+    assert job.reads() == {LINES}
+    job.compare({LINES: 10}, (), NOW)
+    assert (job.unheard(), job.waited_ms()) == ((0, []), 0)
+    # another line lands: for a moment any job does not know of it
+    for second in (0, 9):
+        job.compare({LINES: 11}, (), NOW + second * 1000)
+        job.answered(AT, told(task(offset=10, end=10)), NOW + second * 1000)
+    assert (job.unheard(), job.waited_ms()) == ((9_000, ["lines"]), 9_000)
+    job.compare({LINES: 500}, (), NOW + 11_000)
+    assert (job.unheard(), job.waited_ms()) == ((11_000, ["lines"]), None)
+    job.compare({LINES: 500}, (), NOW + 61_000)
+    assert job.waited_ms() == 61_000
+    # it is back, and behind: what has lain there since is not unheard of
+    job.answered(AT, told(task(offset=10, end=500)), NOW + 62_000)
+    assert job.unheard() == (0, [])
+    job.compare({LINES: 501}, (), NOW + 62_000)
+    job.answered(AT, told(task(offset=501, end=501)), NOW + 63_000)
+    assert (job.unheard(), job.waited_ms()) == ((0, []), 0)
+
+
+def test_one_of_two_instances_that_say_to_have_a_task_is_enough_to_know_of_its_lines() -> None:
+    """One that is cut off still says so while another has taken its place."""
+    job = Job([AT, "http://two:2"])
+    for second in range(20):
+        job.answered(AT, told(task(offset=10, end=10)), NOW + second * 1000)
+        job.answered("http://two:2", told(task(offset=20 + second, end=20 + second)), NOW + second * 1000)
+        job.compare({LINES: 20 + second}, (), NOW + second * 1000)
+    assert job.unheard() == (0, [])
+
+
+def test_tasks_that_do_not_run_and_topics_that_are_gone_are_not_unheard_of() -> None:
+    job = Job([AT])
+    restoring = {**task(offset=0, end=0), "state": "RESTORING"}
+    job.answered(AT, told(restoring), NOW)
+    for second in (0, 20):
+        job.compare({LINES: 50}, (), NOW + second * 1000)
+    assert job.unheard() == (0, [])
+    job.answered(AT, told(task(offset=0, end=0)), NOW + 20_000)
+    job.compare({LINES: 50}, (), NOW + 20_000)
+    job.failed(AT, "refused", NOW + 50_000)
+    job.compare({}, (), NOW + 51_000)
+    assert job.unheard() == (0, [])
+
+
+def test_where_the_brokers_hide_what_the_job_reads_nobody_says_that_nothing_waits() -> None:
+    job = Job([AT])
+    job.answered(AT, told(task(offset=10, end=10)), NOW)
+    job.compare({}, ["lines"], NOW)
+    assert job.waited_ms() is None
+    assert job.hidden == {"lines"}
 
 
 def test_while_tasks_are_not_seen_nobody_says_that_nothing_waits() -> None:

@@ -64,7 +64,8 @@ async def _serve(at: Target, listener: socket.socket) -> None:
     feed = Feed(shown, addresses, read_anew=lambda: follower.read_anew())
     hand = server.hand_to(asyncio.get_running_loop(), feed.take)
     follower = Follower(source, hand)
-    threads: list[Watcher] = [follower, BrokerWatch(source, hand), *(JobWatch(address, hand) for address in addresses)]
+    brokers = BrokerWatch(source, hand, feed.job.reads)
+    threads: list[Watcher] = [follower, brokers, *(JobWatch(address, hand) for address in addresses)]
     for thread in threads:
         thread.start()
     over = asyncio.Event()

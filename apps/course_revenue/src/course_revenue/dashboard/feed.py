@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from course_revenue.dashboard.board import Batch, Board, undecoded_sentence
-from course_revenue.dashboard.job import BUDGET_MS, Job, freshness, hot
+from course_revenue.dashboard.job import BUDGET_MS, UNHEARD_MS, Job, freshness, hot
 from course_revenue.dashboard.reader import Brokers, JobSaid, Moved, Opened, Reading
 
 if TYPE_CHECKING:
@@ -127,6 +127,8 @@ class Feed:
                 self._brokers = event
                 self._turned(before)
                 self._compare(event)
+                if event.failure is None:
+                    self.job.compare(event.job_ends, event.hidden, now)
             case JobSaid():
                 if event.failure is None:
                     self.job.answered(event.address, event.instances, now)
@@ -319,6 +321,7 @@ class Feed:
         job = self.job
         tasks = job.tasks()
         marked = hot(tasks)
+        unheard, topics = job.unheard()
         return {
             "asked": bool(job.endpoints),
             "answers": job.answers,
@@ -327,6 +330,8 @@ class Feed:
             "tasks": sorted((_task(task, marked, now) for task in tasks), key=lambda row: (row["id"], row["type"])),
             "held_up": job.held_up(),
             "unseen": job.unseen(),
+            "unheard": {"ms": unheard, "topics": topics} if unheard > UNHEARD_MS else None,
+            "hidden": sorted(job.hidden),
             "rejects": self._shown.rejects,
             "rejected": job.rejected(),
             "dropped": dict(job.dropped()),

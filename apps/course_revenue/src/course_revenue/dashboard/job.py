@@ -3,6 +3,9 @@
 A line is in the totals once it is read, counted behind the repartition, and committed. How long the oldest line that is
 not has waited is not told by anybody; it is seen by looking every second: where a partition ended at some look, and
 whether the task has passed that place by now.
+
+A job that is cut off from the brokers answers all the same, and by its own ends it is caught up for ever. So what it
+says of them is compared with what the brokers say.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from course_revenue.topology import REJECTED_REASON
+from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +28,8 @@ BUDGET_MS: Final = 60_000
 _RUNNING: Final = "RUNNING"
 _OVER: Final = frozenset({"DEAD", "PENDING_SHUTDOWN"})
 _LONGEST_ROUND_S: Final = 10.0
+UNHEARD_MS: Final = 10_000
+"""What has lain at the brokers for longer, and a task that runs does not know of, it cannot hear of."""
 _SAMPLES: Final = 3_600
 _HOT_SHARE: Final = 2.0
 _HOT_RATE: Final = 1.0
@@ -176,6 +182,11 @@ class Job:
         self.endpoints = {address: Endpoint(address) for address in addresses}
         self._waiting: dict[str, _Waiting] = {}
         self._waited: dict[str, int] = {}
+        self._unheard: dict[TopicPartition, tuple[int, int]] = {}
+        """By partition since when it ends, at the brokers, at least there, and the job does not know."""
+        self._compared_ms = 0
+        self.hidden: frozenset[str] = frozenset()
+        """Topics that it reads, and whose ends the brokers do not tell us."""
 
     def answered(self, address: str, instances: Sequence[Told], now_ms: int) -> None:
         """An address told of its instances."""
@@ -197,6 +208,26 @@ class Job:
         endpoint.failure, endpoint.instances = failure, ()
         self._forget()
 
+    def reads(self) -> set[TopicPartition]:
+        """The partitions that it reads, by what it says."""
+        return {
+            TopicPartition(at.topic, at.partition) for task in self.tasks() if task.active for at in task.partitions
+        }
+
+    def compare(self, ends: Mapping[TopicPartition, int], hidden: Iterable[str], now_ms: int) -> None:
+        """Takes in where the partitions that it reads end by what the brokers say; ``hidden`` are what they hide."""
+        self._compared_ms, self.hidden = now_ms, frozenset(hidden)
+        heard = self._heard()
+        for tp, end in ends.items():
+            if tp in heard and end > heard[tp]:
+                self._unheard.setdefault(tp, (now_ms, end))
+        self._hear()
+
+    def unheard(self) -> tuple[int, list[str]]:
+        """For how long something has lain at the brokers that the job does not know of, in ms, and in which topics."""
+        since = min((since for since, _ in self._unheard.values()), default=self._compared_ms)
+        return self._compared_ms - since, sorted({tp.topic for tp in self._unheard})
+
     def tasks(self) -> list[Task]:
         """Those of every instance that answers."""
         return [task for at in self.endpoints.values() for told in at.instances for task in told.tasks]
@@ -214,7 +245,10 @@ class Job:
         so then only a wait beyond the budget is told.
         """
         longest = max(self._waited.values(), default=None)
-        return longest if longest is None or self._sees_all() or longest > BUDGET_MS else None
+        if longest is None:
+            return None
+        longest = max(longest, self.unheard()[0])
+        return longest if self._sees_all() or longest > BUDGET_MS else None
 
     def held_up(self) -> list[str]:
         """The threads that have not come round for a while: offsets and ends of their tasks are of that time."""
@@ -245,13 +279,18 @@ class Job:
         ]
 
     def _sees_all(self) -> bool:
-        return not (self.held_up() or self.unseen()) and all(
-            at.failure is None
+        hears = not self.hidden and self.unheard()[0] <= UNHEARD_MS
+        return (
+            hears
+            and not (self.held_up() or self.unseen())
             and all(
-                told.answers and told.state == _RUNNING and all(task.tells for task in told.tasks if task.active)
-                for told in at.instances
+                at.failure is None
+                and all(
+                    told.answers and told.state == _RUNNING and all(task.tells for task in told.tasks if task.active)
+                    for told in at.instances
+                )
+                for at in self.endpoints.values()
             )
-            for at in self.endpoints.values()
         )
 
     def dropped(self) -> Counter[str]:
@@ -270,6 +309,21 @@ class Job:
         active = {task.id for task in self.tasks() if task.active}
         for gone in self._waiting.keys() - active:
             del self._waiting[gone], self._waited[gone]
+        self._hear()
+
+    def _heard(self) -> dict[TopicPartition, int]:
+        """How far the tasks that run know what lies in their partitions; the furthest where several say so."""
+        heard: dict[TopicPartition, int] = {}
+        for task in self.tasks():
+            for at in task.partitions if task.active and task.tells else ():
+                if at.end is not None and at.offset is not None:
+                    tp = TopicPartition(at.topic, at.partition)
+                    heard[tp] = max(heard.get(tp, 0), at.end, at.offset)
+        return heard
+
+    def _hear(self) -> None:
+        heard = self._heard()
+        self._unheard = {tp: seen for tp, seen in self._unheard.items() if tp in heard and heard[tp] < seen[1]}
 
 
 def hot(tasks: Iterable[Task]) -> dict[str, list[str]]:

@@ -10,20 +10,27 @@ import http.client
 import logging
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from course_revenue.dashboard.board import Batch, Change, Undecoded
 from course_revenue.dashboard.job import Told, read_tasks
-from headrace.errors import KafkaException, MissingSourceTopicException, SerializationException, TimeoutException
+from headrace.errors import (
+    AuthorizationException,
+    KafkaException,
+    MissingSourceTopicException,
+    SerializationException,
+    TimeoutException,
+)
 from headrace.records import TopicPartition
 from headrace.serdes import StringDeserializer
 from headrace.topics import TopicAdmin, TopicReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from course_revenue.model import Revenue
     from headrace.serdes import Deserializer
@@ -79,13 +86,16 @@ class Moved:
 class Brokers:
     """What the brokers say of the topic: its id and, by partition, where it begins and ends (committed).
 
-    ``failure`` is why they do not; ``topic_id`` is None where there is no topic.
+    ``failure`` is why they do not; ``topic_id`` is None where there is no topic. ``job_ends`` is where the partitions
+    end that the job reads, ``hidden`` are topics of it that they do not let us ask about.
     """
 
     failure: str | None = None
     topic_id: str | None = None
     starts: Mapping[int, int] | None = None
     ends: Mapping[int, int] | None = None
+    job_ends: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    hidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +275,15 @@ class BrokerWatch(Watcher):
     Args:
         source: What is asked about.
         hand: Takes ``Brokers``.
+        job_reads: Gives the partitions that the job reads.
     """
 
-    def __init__(self, source: Source, hand: Hand) -> None:
+    def __init__(
+        self, source: Source, hand: Hand, job_reads: Callable[[], Collection[TopicPartition]] = frozenset
+    ) -> None:
         super().__init__("dashboard-brokers", hand)
         self._source = source
+        self._job_reads = job_reads
 
     def watch(self) -> None:
         """See the base."""
@@ -289,6 +303,7 @@ class BrokerWatch(Watcher):
             partitions = [TopicPartition(topic, number) for number in range(admin.partition_counts([topic])[topic])]
             starts = admin.list_offsets(partitions, "earliest")
             ends = admin.list_offsets(partitions, "latest", read_committed=True)
+            job_ends, hidden = self._job_ends(admin)
         except KeyError:
             return Brokers()
         except KafkaException as error:
@@ -298,7 +313,22 @@ class BrokerWatch(Watcher):
             topic_id,
             {tp.partition: offset for tp, offset in starts.items()},
             {tp.partition: offset for tp, offset in ends.items()},
+            job_ends,
+            hidden,
         )
+
+    def _job_ends(self, admin: TopicAdmin) -> tuple[dict[TopicPartition, int], frozenset[str]]:
+        found: dict[TopicPartition, int] = {}
+        hidden: set[str] = set()
+        for topic, partitions in groupby(sorted(self._job_reads()), key=lambda tp: tp.topic):
+            try:
+                found |= admin.list_offsets(list(partitions), "latest", read_committed=True)
+            except AuthorizationException:
+                hidden.add(topic)
+            except KafkaException as error:
+                # one that is being made anew, as in a rebuild
+                log.info("where %s ends is not known: %s", topic, error)
+        return found, frozenset(hidden)
 
 
 class JobWatch(Watcher):

@@ -42,6 +42,7 @@ export function job(status) {
   const silent = job.endpoints.filter((at) => at.failure).length + states.filter((state) => state === "silent").length;
   if (silent) return ["warn", `${silent} not answering`];
   if (job.held_up.length) return ["bad", "A thread is held up"];
+  if (job.unheard) return ["bad", "Cut off from the brokers"];
   if (job.unseen.length && job.tasks.length) return ["warn", `${job.unseen.length} ${job.unseen.length === 1 ? "task" : "tasks"} not seen`];
   const other = states.find((state) => state !== "RUNNING");
   if (other) return [other === "ERROR" || other === "PENDING_ERROR" ? "bad" : "warn", title(other)];
@@ -72,6 +73,8 @@ export function banners(feed, lastHeardAt) {
   }
   if (source.behind_ms > BEHIND_MS) said.push(["bad", `This page lags behind its topic: for ${span(source.behind_ms)} totals have lain there that it has not read.`]);
   for (const thread of job.held_up) said.push(["bad", `The job's thread ${thread} has not come round for more than 10 s: what its tasks say is old.`]);
+  if (job.unheard) said.push(["bad", `The job does not know, for ${span(job.unheard.ms)}, what the brokers hold in ${job.unheard.topics.join(", ")}: it does not reach them, or does not read. Its own lag says nothing now.`]);
+  if (job.hidden.length) said.push(["warn", `The brokers do not tell this dashboard where ${job.hidden.join(", ")} end: whether the job is cut off from them cannot be seen. Describe on ${job.hidden.length === 1 ? "it" : "them"} is missing (course-revenue acls --for dashboard).`]);
   if (freshness.ahead) {
     const one = freshness.ahead === 1;
     said.push(["warn", `${grouped(freshness.ahead)} ${one ? "course has an event time" : "courses have event times"} in the future, from a line with a wrong time. The freshness is that of the others.`]);
