@@ -225,8 +225,6 @@ def replays(instance: Instance, product: Product, allowed: Allowed) -> None:
     replay = ("rejected", "replay", "--reason", "late")
     for grant in (
         ("Write", "transactional-id", f"{product.application_id}-rejected-replay"),
-        ("Read", "topic", rejected),
-        ("Write", "topic", rejected),
         ("Write", "topic", lines),
     ):
         with allowed.without(instance, *grant):
