@@ -51,18 +51,20 @@ def headrace(*arguments: str, cwd: Path, code: int = 0) -> str:
 
 def test_cluster_up_status_down_leaves_no_process(tmp_path: Path) -> None:
     try:
-        up = headrace("cluster", "up", "--registry", "--data-dir", "c", cwd=tmp_path)
+        up = headrace("cluster", "up", "--brokers", "3", "--heap", "256", "--registry", "--data-dir", "c", cwd=tmp_path)
         address, registry = up.split()
+        assert len(address.split(",")) == 3
         assert headrace("cluster", "up", "--registry", "--data-dir", "c", cwd=tmp_path) == up
         assert SchemaRegistryClient(registry).get_subjects() == []
         status = headrace("cluster", "status", "--data-dir", "c", cwd=tmp_path)
-        assert f"running at {address}, process " in status
+        assert f"running at {address}, processes " in status
         assert f"registry running at {registry}, process " in status
-        pids = [int(found) for found in re.findall(r"process (\d+)", status)]
+        brokers, beside = re.findall(r"process(?:es)? ([\d, ]+), (?:Apache|Apicurio)", status)
+        pids = [int(pid) for pid in (*brokers.split(", "), beside)]
     finally:
         down = headrace("cluster", "down", "--data-dir", "c", cwd=tmp_path)
     assert "stopped the registry" in down
-    assert [process_start(pid) for pid in pids] == [None, None]
+    assert [process_start(pid) for pid in pids] == [None] * 4
     headrace("cluster", "status", "--data-dir", "c", cwd=tmp_path, code=1)
 
 

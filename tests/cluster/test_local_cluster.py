@@ -25,7 +25,7 @@ def test_up_down_and_up_again_keeps_port_and_data(tmp_path: Path) -> None:
         assert producer.flush(15) == 0
         # a second start, of this or another process, finds the running one
         assert LocalCluster(tmp_path).start() == before
-        with pytest.raises(ClusterError, match="already runs"):
+        with pytest.raises(ClusterError, match=r"already runs.*headrace cluster down --data-dir "):
             LocalCluster(tmp_path, port=before.port + 1).start()
     with pytest.raises(ProcessLookupError):
         os.kill(before.pids[0], 0)

@@ -19,7 +19,7 @@ def run(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     instances: Instances = 1,
 ) -> None:
-    """Run an application until SIGTERM or Ctrl-C (exit code 0), or until it fails (1)."""
+    """Run an application until SIGTERM or Ctrl-C (exit code 0), until it fails (1) or all of it is to end (3)."""
     log_to_stderr(log_level)
     streams_config = StreamsConfig.load(read_properties(config, settings or ()))
     topology = topology_of(function, streams_config)

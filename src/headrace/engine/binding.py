@@ -150,12 +150,12 @@ class BoundTask:
 
     def close_operators(self) -> None:
         """Close processors only, parents before children. The first error is raised after all have been tried."""
-        first: Exception | None = None
+        first: BaseException | None = None
         # as in Java: what one forwards as it closes meets children that are open still
         for close in self._closers:
             try:
                 close()
-            except Exception as e:
+            except BaseException as e:  # one that calls sys.exit keeps the others from nothing
                 first = first or e
         self._closers.clear()
         self.punctuations.clear()

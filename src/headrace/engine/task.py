@@ -416,8 +416,8 @@ class StreamTask:
         self.drop_uncommitted()
         try:
             self._bound.close_operators()
-        except Exception as e:
-            _log.warning("task %s did not close in good order: %s", self.id, e)
+        except BaseException as e:
+            _log.warning("task %s did not close in good order: %r", self.id, e)
         return self._bound.detach()
 
     def _choose(self) -> tuple[PartitionQueue, int] | None:

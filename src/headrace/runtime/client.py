@@ -60,6 +60,10 @@ class ClientSettings:
     paused: threading.Event = field(default_factory=threading.Event)
     """Set while tasks neither process nor restore (``KafkaStreams.pause``)."""
 
+    def transactional_id(self, index: int) -> str:
+        """That of a stream thread's producer: the same for the thread of this number of the next process."""
+        return f"{self.application_id}-{self.process_id}-{index}"
+
 
 def reset_policies(built: BuiltTopology) -> dict[str, AutoOffsetReset]:
     """Reset policy by source topic, where the source has one of its own."""

@@ -62,6 +62,19 @@ _LAST_ABORT_S = 3.0
 _DOUBT_PAUSE_S = 0.005
 
 
+def end_transaction(shared: ClientSettings, index: int) -> None:
+    """End what a dead thread of this number left in a transaction, if it did: nobody else has to wait for it then."""
+    transactional_id = shared.transactional_id(index)
+    settings = shared.config.producer_config(transactional_id, client_id=f"{shared.client_id}-left-over-producer")
+    producer = RecordProducer(settings, shared.config.max_block_ms)
+    try:
+        producer.init_transactions(_LAST_ABORT_S)
+    except KafkaException as e:
+        _log.warning("the transaction of %s is left to end by its time-out: %s", transactional_id, e)
+    finally:
+        producer.close()
+
+
 class Committer:
     """See the module. Used by its stream thread only.
 
@@ -109,7 +122,7 @@ class Committer:
 
     def _open(self) -> None:
         shared = self._shared
-        transactional_id = f"{shared.application_id}-{shared.process_id}-{self._index}" if shared.exactly_once else None
+        transactional_id = shared.transactional_id(self._index) if shared.exactly_once else None
         settings = shared.config.producer_config(transactional_id, client_id=f"{self._name}-producer")
         self._producer = producer = RecordProducer(settings, shared.config.max_block_ms)
         producer.careful = self._careful

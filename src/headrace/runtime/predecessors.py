@@ -4,7 +4,8 @@ The brokers let a dead member's tasks wait until its session runs out, 45 s by d
 the state directory knows that the process before it is dead, and the directory knows its members. So each thread goes
 on as the member of the thread of its number: to the group it is a member that joins again. Those that are left over,
 because there are fewer threads now, are made to leave by one that has joined. What the dead left in a transaction ends
-by the stable transactional id, as ever.
+by the stable transactional id: each thread ends that of its number, and the first one those of numbers that there are
+no threads for, else whoever takes their tasks over would wait until the brokers abort them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.kafka import Membership
     from headrace.state.directory import StateDirectory
 
@@ -34,14 +37,33 @@ class Predecessors:
         for member_id in self._former.values():
             del self._dead[member_id]
         self._own: dict[int, str] = {}
+        self._left_over = set(self._dead.values()) - set(range(1, threads + 1))
+        self._ending = threading.Lock()
 
     def of(self, index: int) -> str | None:
         """The member id of the dead thread of this number, once: the caller goes on as that member."""
+        if index in self._left_over:
+            # a thread that is added: it ends the transaction itself, and must not be taken for the dead one
+            with self._ending:
+                self._left_over.discard(index)
         with self._guard:
             former = self._former.pop(index, None)
             if former is not None:
                 self._own[index] = former
             return former
+
+    def end_transactions(self, end: Callable[[int], None]) -> None:
+        """Have what dead threads left in transactions ended whose numbers no thread has now; once for all threads.
+
+        Args:
+            end: Ends the transaction of a number.
+        """
+        if self._left_over:
+            with self._ending:
+                # those being ended stay in it: whoever is added for one waits
+                for index in sorted(self._left_over):
+                    end(index)
+                    self._left_over.discard(index)
 
     def watch(self, index: int, membership: Membership) -> None:
         """Keep the member id of a thread, and have this member make those leave who are left over.

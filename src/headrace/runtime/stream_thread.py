@@ -57,7 +57,7 @@ from headrace.kafka import (
 from headrace.resets import AutoOffsetReset
 from headrace.runtime.changelogs import end_sums, places
 from headrace.runtime.client import reset_policies
-from headrace.runtime.committer import Committer
+from headrace.runtime.committer import Committer, end_transaction
 from headrace.runtime.groups import MemberParts
 from headrace.runtime.standbys import StandbyTasks
 from headrace.runtime.state_updater import StateUpdater
@@ -267,25 +267,28 @@ class StreamThread:
                     _log.warning("%s: ends although the brokers do not answer: %s", self.name, e)
                 else:
                     error = e
-            except Exception as e:
-                error = e
             except BaseException as e:
-                error = StreamsException(f"stream thread {self.name} was stopped: {e!r}")
+                error = self._as_error(e)
             if error is not None:
                 # asked while it is still a member of the group, which the answer may need
                 response = self._failed(error)
             self._machine.try_move(ThreadState.PENDING_SHUTDOWN)
             # whatever is open closes, each in spite of the others
             self._cleanup.close()
-        except Exception as e:
+        except BaseException as e:
             if error is None:
-                error, response = e, self._failed(e)
+                error = self._as_error(e)
+                response = self._failed(error)
             else:
                 _log.warning("stream thread %s did not close in good order: %s", self.name, e)
         self._machine.try_move(ThreadState.DEAD)
         self.meters.close()
         if response is StreamThreadExceptionResponse.REPLACE_THREAD:
             self._on_replace(self)
+
+    def _as_error(self, error: BaseException) -> Exception:
+        # sys.exit, a cancelled coroutine: neither may end the thread without closing what it has
+        return error if isinstance(error, Exception) else StreamsException(f"{self.name} was stopped: {error!r}")
 
     def _failed(self, error: Exception) -> StreamThreadExceptionResponse:
         _log.error("stream thread %s ends: %s", self.name, error, exc_info=error)
@@ -372,6 +375,8 @@ class StreamThread:
         self._updater.start()
         committer.retried("joining the group", self._membership.start)
         # while the group makes up its mind
+        if shared.exactly_once:
+            shared.predecessors.end_transactions(lambda index: end_transaction(shared, index))
         self._consumer.learn(topic for topics in self._plan.source_topics.values() for topic in topics)
 
     def _close_membership(self) -> None:
@@ -880,9 +885,9 @@ class StreamThread:
     def _close_stores(self, task: StreamTask) -> None:
         try:
             task.close()
-        except Exception as e:
+        except BaseException as e:
             # its records are committed or dropped by now; only a processor's close() can fail here
-            _log.warning("%s: task %s did not close in good order: %s", self.name, task.id, e)
+            _log.warning("%s: task %s did not close in good order: %r", self.name, task.id, e)
         finally:
             self._shared.directory.release(task.id, self)
 

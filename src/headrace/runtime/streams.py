@@ -466,7 +466,7 @@ class KafkaStreams:
         if self._handler is not None:
             try:
                 return self._handler(error)
-            except (Exception, SystemExit):  # sys.exit ends no process here: the thread would end without closing
+            except BaseException:  # sys.exit, a cancelled coroutine: the thread would end without closing
                 _log.exception("the uncaught exception handler failed itself: shutting down")
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
@@ -495,7 +495,9 @@ class KafkaStreams:
             return
         try:
             listener(new, old)
-        except (Exception, SystemExit):
+        except BaseException as e:
+            if isinstance(e, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise
             # the change has been made, and others wait for what follows from it
             _log.exception("the state listener failed at %s to %s", old.value, new.value)
 
@@ -505,7 +507,8 @@ class KafkaStreams:
             if new in (ThreadState.PARTITIONS_REVOKED, ThreadState.PARTITIONS_ASSIGNED):
                 moved = self.state() is State.RUNNING and self._machine.try_move(State.REBALANCING)
             elif (
-                new is ThreadState.RUNNING
+                # one that was removed may have been the last that the others were waited with
+                (new is ThreadState.RUNNING or (new is ThreadState.DEAD and thread not in self._threads))
                 and self.state() is State.REBALANCING
                 and all(t.state in (ThreadState.RUNNING, ThreadState.DEAD) for t in self._threads)
             ):

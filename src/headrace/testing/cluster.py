@@ -99,7 +99,8 @@ class LocalCluster:
         if brokers is not None and held not in (0, brokers):
             raise ClusterError(
                 f"{self.data_dir} holds a cluster of {held} broker{'s' if held > 1 else ''}, not of {brokers}: name "
-                "another data directory, or remove this one"
+                f"another data directory, or stop what runs in it (headrace cluster down --data-dir {self.data_dir}) "
+                "and remove it"
             )
         count = brokers or held or 1
         self.brokers: Mapping[int, Broker] = {
@@ -138,8 +139,8 @@ class LocalCluster:
         running = self.state()
         if running is not None and self._port not in (None, running.port):
             raise ClusterError(
-                f"a cluster already runs in {self.data_dir} on port {running.port}: stop it first, or name another"
-                " data directory"
+                f"a cluster already runs in {self.data_dir} on port {running.port}: stop it first (headrace cluster "
+                f"down --data-dir {self.data_dir}), or name another data directory"
             )
         missing = [node for node in self.brokers if running is None or node not in running.brokers]
         if missing:

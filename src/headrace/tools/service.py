@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 SUPERVISOR = "HEADRACE_SUPERVISOR"
 """Environment variable with the process id of who started this instance: it ends in order when that one is gone."""
 
+SHUT_DOWN = 3
+"""Exit code of an instance that another one has asked to end, as all of the application: it is to stay down."""
+
 _CLOSE_TIMEOUT_S = 30.0
 _LOOK_S = 0.2
 """How often the main thread looks for a signal: one that another thread took does not wake it."""
@@ -45,7 +48,8 @@ def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str 
 
     Returns:
         0 after a stop that was asked for and done in order; 1 when the application failed (its error is logged), or did
-        not close in time.
+        not close in time; :data:`SHUT_DOWN` when another instance has asked that every instance of it ends
+        (``SHUTDOWN_APPLICATION``).
     """
     over = threading.Event()
     failures: list[BaseException] = []
@@ -81,12 +85,19 @@ def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str 
                 log.info("%s: stopping", signal.Signals(number).name)
             if _orphaned():
                 log.warning("the process that started this one is gone: stopping")
-            asked_for = not failures and streams.state() not in (State.PENDING_ERROR, State.ERROR)
+            # without an error of its own it was told to by the group
+            told = not failures and streams.state() in (State.PENDING_ERROR, State.ERROR)
         finally:
             closed = streams.close(_CLOSE_TIMEOUT_S)
+        if told:
+            log.error(
+                "another instance has asked that the whole application ends. Its log says why; start no instance again "
+                "before that is seen to"
+            )
+            return SHUT_DOWN
         if not closed:
             log.error("the application did not close within %.0f s", _CLOSE_TIMEOUT_S)
-        return 0 if asked_for and closed and not failures else 1
+        return 0 if closed and not failures else 1
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

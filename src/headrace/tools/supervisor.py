@@ -3,8 +3,9 @@
 Python's interpreter lock lets one process use one core; the group spreads the tasks over as many processes as run.
 What flows: each instance is the same command with a state directory of its own, and its output is passed on line by
 line with the instance's name in front. One that fails is started again after a pause that grows while it goes on
-failing; one that says its configuration is wrong ends all of them, for the next start would say the same. One HTTP port
-answers for all (:mod:`headrace.tools.instances`).
+failing; one that says its configuration is wrong ends all of them, for the next start would say the same; so does one
+that was told that the whole application is to end, which must not come back by itself. One HTTP port answers for all
+(:mod:`headrace.tools.instances`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import IO, TYPE_CHECKING
 
 from headrace.http import HttpServer
 from headrace.tools.instances import InstancesOverview
-from headrace.tools.service import SUPERVISOR, stopping_signals
+from headrace.tools.service import SHUT_DOWN, SUPERVISOR, stopping_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import FrameType
 
@@ -39,7 +40,11 @@ _STEADY_S = 60.0
 """One that ran for so long before it failed is started again after the first, short pause."""
 _LOOK_S = 0.1
 _STOP_S = 45.0
-_WRONG_CONFIGURATION = 2
+_FOR_ALL: Mapping[int, str] = {
+    2: "its configuration is wrong",
+    SHUT_DOWN: "the whole application is to end",
+}
+"""Exit codes by which an instance ends all of them, and why none is started again."""
 _NOT_SHARED = (*(f"{prefix}group.instance.id" for prefix in ("", "consumer.", "main.consumer.")), "client.id")
 """Settings that are one instance's alone, by every name that they may be given under."""
 
@@ -101,7 +106,8 @@ def supervise(
 
     Returns:
         0 after a stop that all instances did in order, or when all ended so by themselves; 2 when one found its
-        configuration wrong; 1 otherwise.
+        configuration wrong; 3 when the whole application is to end (:data:`headrace.tools.service.SHUT_DOWN`); 1
+        otherwise.
 
     Raises:
         ConfigException: Nothing can listen at the port.
@@ -145,8 +151,8 @@ def _watch(everyone: list[_Instance], write: Callable[[str], None], over: Callab
             running.remove(one)
             if code == 0:
                 log.info("%s: ended", one.name)
-            elif code == _WRONG_CONFIGURATION:
-                log.error("%s: its configuration is wrong, so no instance is started again", one.name)
+            elif code in _FOR_ALL:
+                log.error("%s: %s, so no instance is started again", one.name, _FOR_ALL[code])
                 return code
             else:
                 waiting.append(_again(one, code))

@@ -85,7 +85,7 @@ def test_settings_load(text: str) -> None:
 
 def test_the_unit_starts_a_command_that_there_is_and_stays_down_on_a_wrong_setting() -> None:
     assert "ExecStart=/opt/course-revenue/bin/course-revenue run --config /etc/course-revenue/app.properties" in UNIT
-    assert "RestartPreventExitStatus=2" in UNIT
+    assert "RestartPreventExitStatus=2 3" in UNIT
 
 
 def test_everywhere_a_stop_has_longer_than_a_close_may_take() -> None:

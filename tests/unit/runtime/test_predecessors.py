@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, cast
 
 from headrace.runtime.predecessors import Predecessors
@@ -70,6 +71,42 @@ def test_those_left_over_leave_once_a_newcomer_is_known(tmp_path: Path) -> None:
     watch(predecessors, 1, newcomer)
     assert newcomer.asked == [frozenset({"old-2", "old-3"})] * 2, "asked again until it is done, and then no more"
     assert directory.members() == {"old-1": 1}, "who is gone is not looked for at the next start"
+    directory.close()
+
+
+def test_transactions_of_threads_that_are_no_more_are_ended_once(tmp_path: Path) -> None:
+    """A process with fewer threads after a crash left them to their time-out, and who took the tasks over waited."""
+    directory = crashed(tmp_path, "old-1", "old-2", "old-3", "old-4")
+    predecessors = Predecessors(directory, 2)
+    assert predecessors.of(4) is None, "an added thread ends its own"
+    ended: list[int] = []
+    predecessors.end_transactions(ended.append)
+    predecessors.end_transactions(ended.append)
+    assert ended == [3]
+    directory.close()
+
+
+def test_a_thread_that_is_added_meanwhile_waits_until_its_predecessors_transaction_is_over(tmp_path: Path) -> None:
+    """Else it could begin one of its own, and lose that in the dead thread's place."""
+    directory = crashed(tmp_path, "old-1", "old-2")
+    predecessors = Predecessors(directory, 1)
+    order: list[str] = []
+    begun = threading.Event()
+
+    def end(index: int) -> None:
+        adding.start()
+        begun.wait(0.2)
+        order.append(f"ended {index}")
+
+    def add() -> None:
+        predecessors.of(2)
+        order.append("added")
+        begun.set()
+
+    adding = threading.Thread(target=add)
+    predecessors.end_transactions(end)
+    adding.join(60)
+    assert order == ["ended 2", "added"]
     directory.close()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,6 +105,23 @@ def test_a_state_listener_may_close_the_client_that_is_being_started(tmp_path: P
     assert not any("StreamThread" in thread.name for thread in threading.enumerate())
 
 
+def test_a_thread_that_is_removed_while_it_gets_its_tasks_is_not_waited_for(tmp_path: Path) -> None:
+    """The client stayed in REBALANCING for ever when the others had theirs already, as nothing changed for them."""
+    streams = passing(tmp_path, **{"num.stream.threads": 2})
+    streams._machine.move(State.REBALANCING)
+    first, second = (thread._machine for thread in streams._threads)
+    for machine in (first, second):
+        machine.move(ThreadState.STARTING)
+        machine.move(ThreadState.PARTITIONS_ASSIGNED)
+    first.move(ThreadState.RUNNING)
+    assert streams.state() is State.REBALANCING
+    assert streams.remove_stream_thread() is not None
+    second.move(ThreadState.PENDING_SHUTDOWN)
+    second.move(ThreadState.DEAD)
+    assert streams.state() is State.RUNNING
+    streams.close()
+
+
 def test_a_global_store_that_fails_before_any_member_joined_ends_the_client(tmp_path: Path) -> None:
     """Asked to end the whole application, it told a thread that was never started, and rebalanced for ever."""
     builder = StreamsBuilder()
@@ -118,13 +136,22 @@ def test_a_global_store_that_fails_before_any_member_joined_ends_the_client(tmp_
     assert streams.state() is State.ERROR
 
 
-def test_who_calls_sys_exit_when_told_of_an_error_ends_the_client_and_not_only_the_thread(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way_out", [SystemExit, asyncio.CancelledError, KeyboardInterrupt])
+def test_who_calls_sys_exit_when_told_of_an_error_ends_the_client_and_not_only_the_thread(
+    way_out: type[BaseException], tmp_path: Path
+) -> None:
     """The thread was gone without having closed anything, its member lived on, and the client as well."""
+
+    def leave(*_: object) -> Any:
+        raise way_out
+
     streams = passing(tmp_path)
-    streams.set_uncaught_exception_handler(lambda _: sys.exit(1))
-    streams.set_state_listener(lambda new, old: sys.exit(1))
+    streams.set_uncaught_exception_handler(leave)
+    streams.set_state_listener(leave)
     streams._machine.move(State.REBALANCING)
-    response = streams._answer(streams._threads[0], StreamsException("made up"))
+    # as a stream thread does: an interrupt of the main thread is Ctrl-C, which nobody keeps from it
+    with ThreadPoolExecutor(1) as thread:
+        response = thread.submit(streams._answer, streams._threads[0], StreamsException("made up")).result(60)
     assert response is StreamThreadExceptionResponse.SHUTDOWN_CLIENT
     assert streams.wait(60.0)
     assert streams.state() is State.ERROR

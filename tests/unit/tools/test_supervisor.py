@@ -62,6 +62,14 @@ def test_a_wrong_configuration_ends_all_of_them() -> None:
     assert supervise(lambda k: script(STEADY if k == 1 else "raise SystemExit(2)"), 2, lines.append) == 2
 
 
+def test_an_application_that_is_to_end_as_a_whole_is_not_started_again() -> None:
+    """The instances that another one had asked to end came back after a second."""
+    lines: list[str] = []
+    ended = "print('told'); raise SystemExit(3)"
+    assert supervise(lambda k: script(STEADY if k == 1 else ended), 2, lines.append) == 3
+    assert lines.count("[instance-2] told\n") == 1
+
+
 def test_all_that_end_by_themselves_in_good_order_are_not_started_again() -> None:
     lines: list[str] = []
     assert supervise(lambda _: script("print('done')"), 2, lines.append) == 0
