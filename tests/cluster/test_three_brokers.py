@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +12,9 @@ from cluster.runtime.counting import counting, running, totals_of, write
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its __init__ re-exports it
 
 from headrace import State
+from headrace.errors import TimeoutException
+from headrace.kafka import TopicAdmin
+from headrace.records import TopicPartition
 from headrace.testing.cluster import LocalCluster
 from headrace.testing.processes import ClusterError
 
@@ -102,9 +105,13 @@ def test_three_brokers_lose_one_and_take_it_back_and_a_topic_that_wants_all_of_t
     before = cluster.state()
     assert before is not None
     assert len(before.pids) == 3
-    brokers, source, strict = before.bootstrap_servers, unique("in"), unique("strict")
+    brokers, source, strict, led = before.bootstrap_servers, unique("in"), unique("strict"), unique("led")
     admin = AdminClient({"bootstrap.servers": brokers})
-    topics = [NewTopic(source, 2), NewTopic(strict, 2, config={"min.insync.replicas": "3"})]
+    topics = [
+        NewTopic(source, 2),
+        NewTopic(strict, 2, config={"min.insync.replicas": "3"}),
+        NewTopic(led, 1, replica_assignment=[[2, 1, 3]]),
+    ]
     for made in admin.create_topics(topics).values():
         made.result(timeout=30)
     topic = admin.list_topics(source, timeout=15).topics[source]
@@ -117,7 +124,13 @@ def test_three_brokers_lose_one_and_take_it_back_and_a_topic_that_wants_all_of_t
         "auto.offset.reset": "earliest",
         "state.dir": str(tmp_path / "state"),
     }
-    with running(counting(source, strict), settings) as streams, totals_of(brokers, strict) as totals:
+    with (
+        running(counting(source, strict), settings) as streams,
+        totals_of(brokers, strict) as totals,
+        closing(TopicAdmin({"bootstrap.servers": brokers})) as ours,
+    ):
+        of_the_dead = [TopicPartition(led, 0)]
+        assert ours.list_offsets(of_the_dead, "latest") == {of_the_dead[0]: 0}
         write(brokers, source, 100)
         wait_until(lambda: totals.total() == 100, "the lines before")
         cluster.brokers[2].kill()
@@ -130,6 +143,16 @@ def test_three_brokers_lose_one_and_take_it_back_and_a_topic_that_wants_all_of_t
             return {len(partition.isrs) for partition in parts}
 
         wait_until(lambda: in_sync() == {2}, "the dead one's copies are out of sync")
+        # a client that knows no more of the dead one than that it is not there has to find who leads now: restores
+        # stood still until brokers' metadata aged, for 15 minutes
+        ours.topic_ids([source])
+
+        def found() -> object:
+            with suppress(TimeoutException):
+                return ours.list_offsets(of_the_dead, "latest")
+            return None
+
+        wait_until(found, "the new leader is asked", 30)
         # two of three are enough for the other topic
         write(brokers, source, 100, 100)
         assert totals.total() == 100

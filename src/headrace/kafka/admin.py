@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
@@ -14,7 +13,12 @@ from confluent_kafka import KafkaException as ClientException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as untyped_admin
 
-from headrace.errors import AuthorizationException, StreamsException, TimeoutException
+from headrace.errors import (
+    AuthorizationException,
+    MissingSourceTopicException,
+    StreamsException,
+    TimeoutException,
+)
 from headrace.kafka.acls import Acl
 from headrace.kafka.connections import Bootstrap, data_client_config
 from headrace.kafka.errors import (
@@ -321,6 +325,9 @@ class TopicAdmin:
                 result[tp] = int(self._result(future, doing, needs).low_watermark)
             except _Missing:
                 continue
+            except (TimeoutException, MissingSourceTopicException):
+                self._look_for_leaders()
+                raise
         return result
 
     def list_offsets(
@@ -341,6 +348,7 @@ class TopicAdmin:
         Raises:
             TimeoutException: no answer in time, or one without an offset: about a partition whose leader just changed
                 the client may give neither offset nor error.
+            MissingSourceTopicException: a topic does not exist.
         """
         asked = list(partitions)
         if not asked:
@@ -364,10 +372,10 @@ class TopicAdmin:
                 offset = result[tp] = int(self._result(future, f"reading the offsets of {tp}", needs, None).offset)
                 if offset < 0 and (offset == OFFSET_INVALID or spec in ("earliest", "latest")):
                     raise TimeoutException(f"reading the offsets of {tp}: the brokers gave none")
-        except TimeoutException:
-            # the client asks the leader it remembers, for ever: after a leader change it has to be told to look again
-            with contextlib.suppress(ClientException):
-                self._client.list_topics(timeout=self._timeout_s)
+        except (TimeoutException, MissingSourceTopicException) as error:
+            known = self._look_for_leaders()
+            if isinstance(error, MissingSourceTopicException) and known.issuperset(tp.topic for tp in asked):
+                raise TimeoutException(f"reading offsets: no leader is known of {asked[0].topic} yet") from error
             raise
         return result
 
@@ -522,6 +530,17 @@ class TopicAdmin:
                 raise _Missing from error
             self._check_entry(doing)
             raise translate(error, doing, needs) from error
+
+    def _look_for_leaders(self) -> frozenset[str]:
+        """Have the client look the leaders up again; returns the topics there are, none when nobody answers.
+
+        It asks the leader it remembers, for ever; and while that broker is away it only says that it knows no leader,
+        as it does of a topic that does not exist, also when the broker is back and another one leads.
+        """
+        try:
+            return frozenset(self._client.list_topics(timeout=self._timeout_s).topics)
+        except ClientException:
+            return frozenset()
 
     def _check_entry(self, doing: str) -> None:
         """Serve the client's events; raise if one says that the brokers refused the connection."""
