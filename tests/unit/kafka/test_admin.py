@@ -1,5 +1,8 @@
 """What the client library answers that is no answer."""
 
+
+# pyright: reportPrivateUsage=false - librdkafka names its local error codes with a leading underscore
+
 from __future__ import annotations
 
 from concurrent.futures import Future
@@ -7,8 +10,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka import KafkaException as ClientException
 
-from headrace.errors import TimeoutException
+from headrace.errors import MissingSourceTopicException, TimeoutException
 from headrace.kafka import TopicAdmin
 from headrace.records import TopicPartition
 
@@ -22,17 +27,25 @@ INVALID = -1001
 class _Client:
     """Gives the same offset for everything, without an error."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int | ClientException, *topics: str) -> None:
         self._offset = offset
+        self._topics = dict.fromkeys(topics)
         self.looked_up = 0
 
     def list_offsets(self, wanted: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
         answer: Future[Any] = Future()
-        answer.set_result(SimpleNamespace(offset=self._offset))
+        if isinstance(self._offset, int):
+            answer.set_result(SimpleNamespace(offset=self._offset))
+        else:
+            answer.set_exception(self._offset)
         return dict.fromkeys(wanted, answer)
 
-    def list_topics(self, **_: Any) -> None:
+    def list_topics(self, **_: Any) -> SimpleNamespace:
         self.looked_up += 1
+        return SimpleNamespace(topics=self._topics)
+
+    def poll(self, _: float) -> None:
+        """Has no events."""
 
 
 @pytest.fixture
@@ -51,6 +64,18 @@ def test_an_offset_that_is_none_is_no_answer(
     monkeypatch.setattr(admin, "_client", client)
     with pytest.raises(TimeoutException, match="changelog-3: the brokers gave none"):
         admin.list_offsets([LOG], spec)
+    assert client.looked_up == 1
+
+
+@pytest.mark.parametrize(("topics", "error"), [(["changelog"], TimeoutException), ([], MissingSourceTopicException)])
+def test_who_leads_is_looked_up_again_when_the_client_knows_none(
+    topics: list[str], error: type[Exception], admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client whose leader was away never asked for another one, and called the topic missing."""
+    client = _Client(ClientException(KafkaError(KafkaError._NOENT, "No leaders found")), *topics)
+    monkeypatch.setattr(admin, "_client", client)
+    with pytest.raises(error):
+        admin.list_offsets([LOG], "latest")
     assert client.looked_up == 1
 
 
