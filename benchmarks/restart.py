@@ -4,18 +4,24 @@ An instance is killed with SIGKILL while lines flow into every partition, and st
 that then stands still the time from the start of the new process to its first record that a read_committed reader sees,
 in the repartition topic or in the output. Sessions, heartbeats and the brokers' delays have Kafka's default lengths;
 RocksDB, exactly_once_v2 with its default commit interval. The same kill with other instances beside it: ``--others``.
+
+``--takeover`` kills one of two instances of ours that keep standby tasks for one another, and starts nothing: measured
+is for each of its tasks the time from the first assignment that the other one logs after the kill, which is the
+rebalance's end, to the task's first new record. Sessions are 15 s then, longer than a transaction.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from bench import BenchError, job_classpath, job_command, started, tail, work_directory
@@ -26,13 +32,20 @@ from headrace.topics import TopicReader, TopicWriter
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
+JOBS = ("java", "headrace")
 PARTITIONS = 6
 COURSES = 60
+SESSION_MS = 15_000
+"""Of a takeover: longer than the transaction of the dead, which its successors have to wait for."""
 DELAYS = {"group.initial.rebalance.delay.ms": "3000", "group.streams.initial.rebalance.delay.ms": "3000"}
 """The brokers' own, which a local cluster sets to nothing."""
+STANDBYS = {"group.streams.num.standby.replicas": "1", "group.streams.session.timeout.ms": str(SESSION_MS)}
+"""Of the brokers, under the streams protocol."""
+LOG_TIME = "%Y-%m-%d %H:%M:%S,%f"
+ASSIGNED = re.compile(r"^(\S+ \S+) .*: assignment of generation ", re.MULTILINE)
 QUIET_S = 2.0
 """Nothing that a task committed before the kill is seen later than this."""
 PATIENCE_S = 120.0
@@ -40,7 +53,7 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """One kill: seconds from the new process's start to the first new record of the quickest and the slowest task."""
+    """One kill: seconds until the quickest and the slowest task went on."""
 
     job: str
     protocol: str
@@ -126,56 +139,96 @@ class RestartBench:
     admin: TopicAdmin
 
     def run(self, job: str, protocol: str, others: int, number: int) -> Restart:
-        """One kill of an instance of ``java`` or ``headrace``."""
-        application = f"restart-{job}-{protocol}-{others}-{number}"
-        lines, courses, output = (f"{application}.{name}" for name in ("lines", "courses", "output"))
+        """One kill of an instance of ``java`` or ``headrace``, which is started again."""
+        trial = Trial(self, f"restart-{job}-{protocol}-{others}-{number}", job, {"group.protocol": protocol})
+        with ExitStack() as stack:
+            for other in range(others):
+                stack.enter_context(started(trial.command(f"other-{other}"), trial.log(f"other-{other}")))
+            seen, still = trial.kill(stack, settle_s=20.0 if others else 5.0)
+            with killed(trial.command("victim"), trial.log("again")) as process:
+                took = seen.first(still, process, trial.log("again"))
+        return Restart(job, protocol, others, len(still), min(took), max(took))
+
+    def take_over(self, protocol: str, number: int) -> Restart:
+        """One kill of an instance of ours; another one has copies of its state."""
+        settings = {"group.protocol": protocol}
+        if protocol == "classic":
+            settings |= {"num.standby.replicas": "1", "session.timeout.ms": str(SESSION_MS)}
+        trial = Trial(self, f"takeover-{protocol}-{number}", "headrace", settings)
+        with ExitStack() as stack:
+            log = trial.log("survivor")
+            survivor = stack.enter_context(started(trial.command("survivor"), log))
+            before = 0
+
+            def about_to_kill() -> None:
+                nonlocal before
+                before = len(ASSIGNED.findall(log.read_text()))
+
+            seen, still = trial.kill(stack, settle_s=20.0, about_to_kill=about_to_kill)
+            began = time.time()
+            took = seen.first(still, survivor, log)
+            end = datetime.strptime(ASSIGNED.findall(log.read_text())[before], LOG_TIME).timestamp()  # noqa: DTZ007
+        # what was seen earlier are the survivor's own tasks: the open transaction of the dead had hidden their records
+        moved = [began + seconds - end for seconds in took if began + seconds > end]
+        return Restart("headrace", protocol, 1, len(moved), min(moved), max(moved))
+
+
+class Trial:
+    """One application on topics of its own, with lines coming in."""
+
+    def __init__(self, bench: RestartBench, application: str, job: str, settings: dict[str, str]) -> None:
+        self._bench, self._application, self._job, self._settings = bench, application, job, settings
+        self._lines, self._courses, self._output = (f"{application}.{name}" for name in ("lines", "courses", "output"))
         compact = {"cleanup.policy": "compact"}
-        self.admin.create_topics(
+        bench.admin.create_topics(
             [
-                NewTopic(lines, PARTITIONS, 1, {}),
-                NewTopic(courses, PARTITIONS, 1, compact),
-                NewTopic(output, PARTITIONS, 1, compact),
+                NewTopic(self._lines, PARTITIONS, 1, {}),
+                NewTopic(self._courses, PARTITIONS, 1, compact),
+                NewTopic(self._output, PARTITIONS, 1, compact),
             ]
         )
 
-        def command(name: str) -> list[str]:
-            settings = {
-                "bootstrap.servers": self.brokers,
-                "application.id": application,
-                "state.dir": str(self.work / f"{application}-{name}"),
-                "processing.guarantee": "exactly_once_v2",
-                "group.protocol": protocol,
-                "auto.offset.reset": "earliest",
-            }
-            return job_command(job, self.java, self.classpath, settings, lines, courses, output)
+    def log(self, name: str) -> Path:
+        """The log of an instance."""
+        return self._bench.work / f"{self._application}-{name}.log"
 
-        with ExitStack() as stack:
-            stack.enter_context(Feed(self.brokers, lines))
-            for other in range(others):
-                stack.enter_context(started(command(f"other-{other}"), self.work / f"{application}-other-{other}.log"))
-            log = self.work / f"{application}.log"
-            with killed(command("victim"), log) as victim:
-                repartition = self._repartition_topic(application, victim, log)
-                readers = [stack.enter_context(TopicReader(self.brokers, topic)) for topic in (repartition, output)]
-                seen = Seen(readers)
-                everything = {(topic, number) for topic in (repartition, output) for number in range(PARTITIONS)}
-                seen.first(everything, victim, log)
-                # the other instances have their share, too, and everybody has settled
-                seen.during(20.0 if others else 5.0)
-            seen.during(QUIET_S)
-            still = everything - seen.during(QUIET_S)
-            if not still:
-                raise BenchError(f"the killed instance had no task:\n{tail(log)}")
-            again = self.work / f"{application}-again.log"
-            with killed(command("victim"), again) as process:
-                took = seen.first(still, process, again)
-        return Restart(job, protocol, others, len(still), min(took), max(took))
+    def command(self, name: str) -> list[str]:
+        """What starts the instance."""
+        settings = {
+            "bootstrap.servers": self._bench.brokers,
+            "application.id": self._application,
+            "state.dir": str(self._bench.work / f"{self._application}-{name}"),
+            "processing.guarantee": "exactly_once_v2",
+            "auto.offset.reset": "earliest",
+            **self._settings,
+        }
+        bench = self._bench
+        return job_command(self._job, bench.java, bench.classpath, settings, self._lines, self._courses, self._output)
 
-    def _repartition_topic(self, application: str, process: subprocess.Popen[bytes], log: Path) -> str:
+    def kill(
+        self, stack: ExitStack, settle_s: float, about_to_kill: Callable[[], None] = lambda: None
+    ) -> tuple[Seen, set[tuple[str, int]]]:
+        """Start an instance, let everybody settle, kill it; returns the tasks that stand still then."""
+        stack.enter_context(Feed(self._bench.brokers, self._lines))
+        log = self.log("victim")
+        with killed(self.command("victim"), log) as victim:
+            topics = (self._repartition_topic(victim, log), self._output)
+            seen = Seen([stack.enter_context(TopicReader(self._bench.brokers, topic)) for topic in topics])
+            everything = {(topic, number) for topic in topics for number in range(PARTITIONS)}
+            seen.first(everything, victim, log)
+            seen.during(settle_s)
+            about_to_kill()
+        seen.during(QUIET_S)
+        still = everything - seen.during(QUIET_S)
+        if not still:
+            raise BenchError(f"the killed instance had no task:\n{tail(log)}")
+        return seen, still
+
+    def _repartition_topic(self, process: subprocess.Popen[bytes], log: Path) -> str:
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            for topic in self.admin.list_topics():
-                if topic.startswith(f"{application}-") and topic.endswith("-repartition"):
+            for topic in self._bench.admin.list_topics():
+                if topic.startswith(f"{self._application}-") and topic.endswith("-repartition"):
                     return topic
             if process.poll() is not None or time.monotonic() > deadline:
                 raise BenchError(f"the instance does not run:\n{tail(log)}")
@@ -191,12 +244,12 @@ def killed(command: list[str], log: Path) -> Generator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def report(results: list[Restart]) -> None:
+def report(what: str, results: list[Restart]) -> None:
     """The table."""
     for job, protocol, others in dict.fromkeys((r.job, r.protocol, r.others) for r in results):
         alike = [r.slowest for r in results if (r.job, r.protocol, r.others) == (job, protocol, others)]
         print(
-            f"{'seconds until every task goes on':34} {job:9} {protocol:8} {others} others"
+            f"{what:52} {job:9} {protocol:8} {others} others"
             f"  min {min(alike):6.2f}  median {statistics.median(alike):6.2f}  max {max(alike):6.2f}"
         )
 
@@ -206,6 +259,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="of each job, in turn")
     parser.add_argument("--others", type=int, default=0, help="instances that live beside the killed one")
+    parser.add_argument("--takeover", action="store_true", help="of standby tasks, instead of a restart")
     parser.add_argument("--protocol", choices=["classic", "streams"], help="one of the two")
     parser.add_argument("--only", choices=["java", "headrace"], help="one of the two")
     parser.add_argument("--java", default="java", help="the java that runs the Java job")
@@ -213,21 +267,27 @@ def main() -> int:
     options = parser.parse_args()
 
     results: list[Restart] = []
+    settings = DELAYS | STANDBYS if options.takeover else DELAYS
     try:
         with (
             work_directory("restart", keep=options.keep) as work,
-            LocalCluster(work / "cluster", heap_mb=1024, settings=DELAYS, log=print) as cluster,
+            LocalCluster(work / "cluster", heap_mb=1024, settings=settings, log=print) as cluster,
         ):
             admin = TopicAdmin({"bootstrap.servers": cluster.bootstrap_servers})
-            classpath = "" if options.only == "headrace" else job_classpath()
+            classpath = "" if options.takeover or options.only == "headrace" else job_classpath()
             bench = RestartBench(cluster.bootstrap_servers, work, classpath, options.java, admin)
             for number in range(1, options.runs + 1):
                 for protocol in [options.protocol] if options.protocol else ["classic", "streams"]:
-                    for job in [options.only] if options.only else ["java", "headrace"]:
-                        results.append(bench.run(job, protocol, options.others, number))
+                    for job in ["headrace"] if options.takeover else [options.only] if options.only else JOBS:
+                        results.append(
+                            bench.take_over(protocol, number)
+                            if options.takeover
+                            else bench.run(job, protocol, options.others, number)
+                        )
                         print(results[-1], flush=True)
             admin.close()
-        report(results)
+        since = "the rebalance's end" if options.takeover else "the new process's start"
+        report(f"seconds from {since} until every task goes on", results)
     except BenchError as failed:
         print(f"restart: {failed}", file=sys.stderr)
         return 1

@@ -157,6 +157,12 @@ class Instance:
         shown = "\n".join(self.log().splitlines()[-lines:])
         return f"--- {self.name}, start {self.starts}, end of {self.log_file}:\n{shown}"
 
+    def stacks(self) -> None:
+        """Have it write what each of its threads is doing, if it is running the application."""
+        if self._process is not None and self._process.poll() is None and self.find("state REBALANCING"):
+            self._process.send_signal(signal.SIGQUIT)
+            time.sleep(1)  # it may be frozen, too: nothing can be waited for
+
     def find(self, pattern: str) -> list[re.Match[str]]:
         """Every match of a pattern in the log since the last start."""
         return list(re.finditer(pattern, self.log()))

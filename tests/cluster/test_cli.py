@@ -95,6 +95,8 @@ def test_run_stops_in_order_and_reset_makes_it_read_anew(
             until(lambda: counts.poll(0.2) is not None and dict(counts.values) == {"a": "2", "b": "1"}, process)
             assert "has active members" in headrace(*reset, "--dry-run", cwd=tmp_path, code=1)
             headrace(*reset, cwd=tmp_path, code=1)
+            process.send_signal(signal.SIGQUIT)
+            until(lambda: "stream_thread.py" in (tmp_path / "run.log").read_text(errors="replace"), process)
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
 

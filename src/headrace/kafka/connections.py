@@ -13,6 +13,7 @@ import logging
 import re
 import ssl
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,8 @@ from headrace.kafka.oauth import MemberTokens, token_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+log = logging.getLogger(__name__)
 
 KafkaNetClient: Any = UntypedNetClient
 NetworkSelector: Any = UntypedSelector
@@ -61,6 +64,9 @@ _NEVER: Final = {"connections_max_idle_ms": 0, "metadata_max_age_ms": -1}  # lib
 _SECRETS: Final = ("sasl_plain_password", "ssl_password")
 _TEXTS: Final = ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem")
 _LOOK_EVERY_MS: Final = 100
+_GRACE_S: Final = 2.0
+STOP_TIMEOUT_MS: Final = 5_000
+"""How long a network client, or a member that leaves, is waited for."""
 _TLS_REFUSAL: Final = re.compile(r"CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|WRONG_VERSION_NUMBER")
 
 
@@ -220,6 +226,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
     async def _first_contact(self, timeout_ms: float | None, refresh: bool) -> None:  # passed on
         base: Any = self
         found = base.bootstrap_async(timeout_ms, refresh)
+        latest = time.monotonic() + (timeout_ms or 0.0) / 1000 + _GRACE_S
         while True:
             try:
                 await base.wait_for(found, _LOOK_EVERY_MS)
@@ -231,6 +238,16 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
                     return
                 if self._refusal is not None:
                     raise self._refusal from None
+                if timeout_ms is not None and time.monotonic() >= latest:
+                    # it should have ended by itself; whoever waits for it would stand still without a word
+                    connections = ", ".join(map(str, base._conns.values())) or "no connection"
+                    log.warning(
+                        "the first contact does not end, and is given up: %s, %s, a refresh of the metadata %s",
+                        connections,
+                        base._net,
+                        "is under way" if base.cluster.metadata_refresh_in_progress else "is not under way",
+                    )
+                    raise kp.KafkaTimeoutError(f"no contact within {timeout_ms:.0f} ms") from None
             else:
                 return
 
@@ -300,3 +317,14 @@ def net_client(**configs: Any) -> Any:
     """kafka-python's network client, its IO thread not started, whose first contact says why it is refused."""
     net = NetworkSelector(**configs)
     return KafkaNetClient(net, _Connections(net, **configs), **configs)
+
+
+def close_net_client(client: Any) -> None:
+    """Free what :func:`net_client` made; waits for its IO thread, :data:`STOP_TIMEOUT_MS` at most."""
+    # The IO thread first: what is closed after is then touched by one thread only.
+    thread = client._net._io_thread
+    client._net.stop(timeout_ms=STOP_TIMEOUT_MS)
+    if thread is not None and thread.is_alive():
+        log.warning("%s does not end, and is left behind: %s", thread.name, client._net)
+    else:
+        client.close()

@@ -15,7 +15,7 @@ from kafka.protocol.consumer import group as untyped_group
 
 from headrace.errors import TimeoutException
 from headrace.kafka.acls import Acl
-from headrace.kafka.connections import net_client
+from headrace.kafka.connections import close_net_client, net_client
 from headrace.kafka.errors import kp, translate_group_error
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 OffsetCommitRequest: Any = untyped_group.OffsetCommitRequest
 
 RETRY_PAUSE_S = 0.05
-STOP_TIMEOUT_MS = 5_000
 
 
 class CoordinatorLink:
@@ -58,7 +57,7 @@ class CoordinatorLink:
             self._manager.bootstrap(connect_timeout_ms)
             self._coordinator: Any = coordinator(self._client, self._manager.broker_version)
         except Exception as error:
-            self._stop()
+            close_net_client(self._client)
             raise translate_group_error(
                 error, f"connecting to {', '.join(client_config['bootstrap_servers'])}"
             ) from error
@@ -117,11 +116,6 @@ class CoordinatorLink:
 
     def _refused(self, error: Exception, identity: GroupIdentity) -> None:
         """The brokers do not take commits of this identity."""
-
-    def _stop(self) -> None:
-        # The IO thread first: what is closed after is then touched by one thread only.
-        self._client._net.stop(timeout_ms=STOP_TIMEOUT_MS)
-        self._client.close()
 
     def _free_node(self) -> int:
         """The coordinator's broker, over the connection that is not the coordinator's own.

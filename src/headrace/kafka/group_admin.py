@@ -19,8 +19,8 @@ from kafka.protocol.consumer import group as untyped_group
 
 from headrace.errors import TimeoutException
 from headrace.kafka.acls import Acl
-from headrace.kafka.connections import group_client_config, net_client
-from headrace.kafka.coordinator_link import RETRY_PAUSE_S, STOP_TIMEOUT_MS
+from headrace.kafka.connections import close_net_client, group_client_config, net_client
+from headrace.kafka.coordinator_link import RETRY_PAUSE_S
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.kafka.group_client import partitions_by_topic
 from headrace.kafka.streams_protocol import (
@@ -69,9 +69,7 @@ class GroupAdmin:
             self._admin: Any = KafkaAdminClient(**settings, kafka_client=client)
         except Exception as error:
             for failed in made:
-                # it has left its IO thread running
-                failed._net.stop(timeout_ms=STOP_TIMEOUT_MS)
-                failed.close()
+                close_net_client(failed)  # it has left its IO thread running
             raise translate_group_error(
                 error, f"connecting to {', '.join(client_config['bootstrap_servers'])}"
             ) from error
@@ -245,7 +243,9 @@ class GroupAdmin:
 
     def close(self) -> None:
         """Free the connections."""
-        self._admin.close()
+        # not by its own close(): that touches connections which the IO thread is at, and waits for it without an end
+        close_net_client(self._admin._client)
+        self._admin._metrics.close()
 
 
 class GroupConnection:
@@ -272,11 +272,12 @@ class GroupConnection:
     def offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool, timeout_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """See :meth:`GroupAdmin.offsets`; the call after one that timed out connects anew."""
+        """See :meth:`GroupAdmin.offsets`; the call after one without an answer connects anew."""
         try:
             return self.admin().offsets(group_id, partitions, stable=stable, timeout_s=timeout_s)
-        except TimeoutException:
-            self.close()  # perhaps the brokers it was connected to are gone
+        except TimeoutException as error:
+            if not isinstance(error.__cause__, kp.UnstableOffsetCommitError):
+                self.close()  # perhaps the brokers it was connected to are gone
             raise
 
     def close(self) -> None:

@@ -26,7 +26,8 @@ from kafka.protocol.consumer import metadata as untyped_metadata
 from headrace.assignment import GroupMember, MemberAssignment
 from headrace.errors import TaskMigratedException
 from headrace.kafka.acls import Acl
-from headrace.kafka.coordinator_link import STOP_TIMEOUT_MS, CoordinatorLink
+from headrace.kafka.connections import STOP_TIMEOUT_MS, close_net_client
+from headrace.kafka.coordinator_link import CoordinatorLink
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.records import GroupIdentity, TopicPartition
 
@@ -315,7 +316,7 @@ class GroupConnection(CoordinatorLink):
             return
         self._closed = True
         self._coordinator._close_heartbeat()
-        self._stop()
+        close_net_client(self._client)
 
     def _reset_if_still(self, identity: GroupIdentity, *, keep_id: bool) -> None:
         """Fall out of the group, unless a join brought another generation in the meantime."""

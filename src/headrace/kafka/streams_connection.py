@@ -18,7 +18,8 @@ from kafka.net.wakeup_notifier import WakeupNotifier as UntypedWakeupNotifier
 
 from headrace.errors import KafkaException, StreamsException, TaskMigratedException, UnsupportedVersionException
 from headrace.kafka.acls import Acl
-from headrace.kafka.coordinator_link import STOP_TIMEOUT_MS, CoordinatorLink
+from headrace.kafka.connections import STOP_TIMEOUT_MS, close_net_client
+from headrace.kafka.coordinator_link import CoordinatorLink
 from headrace.kafka.errors import kp, translate_group_error
 from headrace.kafka.streams_protocol import (
     LEAVE_EPOCH,
@@ -135,7 +136,7 @@ class StreamsConnection(CoordinatorLink):
         if not self._closing:
             self._closing = True
             self._wakeup.notify()
-            self._stop()
+            close_net_client(self._client)
 
     def _as_now(
         self,

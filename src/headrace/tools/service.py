@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -39,7 +40,8 @@ def stopping_signals() -> list[signal.Signals]:
 def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str = "") -> int:
     """Runs an application in this process until SIGTERM, SIGINT or SIGHUP, or until a thread of it fails.
 
-    Called from the main thread: it takes these signals for as long as it runs (:func:`stopping_signals`).
+    Called from the main thread: it takes these signals for as long as it runs (:func:`stopping_signals`). SIGQUIT has
+    it write to standard error what each thread is doing, as the Java virtual machine does.
 
     Args:
         topology: what to run.
@@ -73,6 +75,7 @@ def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str 
         # no lock is taken here: the thread that is interrupted may hold it
         signals.append(number)
 
+    faulthandler.register(signal.SIGQUIT)
     before = {number: signal.signal(number, stop) for number in stopping_signals()}
     try:
         streams.set_uncaught_exception_handler(failed)
@@ -99,6 +102,7 @@ def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str 
             log.error("the application did not close within %.0f s", _CLOSE_TIMEOUT_S)
         return 0 if closed and not failures else 1
     finally:
+        faulthandler.unregister(signal.SIGQUIT)
         for number, handler in before.items():
             signal.signal(number, handler)
 

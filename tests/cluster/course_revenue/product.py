@@ -291,7 +291,10 @@ class Product:
         return self.internal("course-revenue-changelog")
 
     def tails(self) -> str:
-        return "\n".join(instance.tail() for instance in self.instances)
+        """The end of every log, and what every thread is doing."""
+        for instance in self.instances:
+            instance.stacks()
+        return "\n".join(instance.tail(250) for instance in self.instances)
 
     def close(self) -> None:
         for instance in self.instances:
