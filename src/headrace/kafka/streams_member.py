@@ -69,6 +69,8 @@ _TRY_AGAIN = frozenset({14, 15, 16})
 _UNKNOWN_SERVER_ERROR = -1
 _UNKNOWN_ERRORS_S = 30.0
 """How long a broker may fail by itself. One of 4.4 does for a member with a host while a source topic is missing."""
+_MISSING_S = 2.0
+"""How long source topics are missing at least before that is an error."""
 _FELL_OUT = {25: "UNKNOWN_MEMBER_ID", 110: "FENCED_MEMBER_EPOCH"}
 _GROUP_ID_NOT_FOUND = 69
 """To a member it means that its group was deleted (a reset); to one that joins, that the group is of another kind."""
@@ -399,8 +401,8 @@ class StreamsMember:
             self._missing_since = None
             return
         self._missing_since = now_s if self._missing_since is None else self._missing_since
-        # a topic may just be being made; Java waits as long
-        if now_s - self._missing_since >= 2 * self._interval_s:
+        # a topic may just be being made; Java waits for two intervals, but a broker may be slower than short ones
+        if now_s - self._missing_since >= max(2 * self._interval_s, _MISSING_S):
             code = Status.MISSING_SOURCE_TOPICS
             self._fail(
                 MissingSourceTopicException(f"group {self.description.group_id}: {describe_status(code, texts[code])}")
