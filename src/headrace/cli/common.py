@@ -48,8 +48,8 @@ def note(line: str) -> None:
     err.print(line, markup=False)
 
 
-def run_app(app: typer.Typer) -> int:
-    """Runs a command line.
+def run_app(app: Callable[[], object]) -> int:
+    """Runs a command line, such as a typer app.
 
     Returns:
         The exit code. Errors of headrace are one message without a traceback; any other exception is a defect and is

@@ -33,7 +33,7 @@ from course_revenue.topology import build_topology
 from course_revenue.totals import open_totals, summary, total_lines
 from headrace import StreamsConfig
 from headrace.cli.common import Instances, log_to_stderr, note, read_properties, run_app, run_instances, say
-from headrace.errors import ConfigException
+from headrace.errors import ConfigException, MissingSourceTopicException
 from headrace.tools.service import run_until_stopped
 from headrace.topics import ensure_topics
 
@@ -69,7 +69,24 @@ app.add_typer(lake_app, name="lake")
 
 def main() -> None:
     """The console script."""
-    sys.exit(run_app(app))
+    sys.exit(run_app(commands))
+
+
+def commands() -> None:
+    """The command line. A topic that is missing is told with the command that makes it.
+
+    Raises:
+        MissingSourceTopicException: see there.
+    """
+    try:
+        app()
+    except MissingSourceTopicException as missing:
+        # a partition that a topic does not have is another mistake
+        if not str(missing).endswith("create it first"):
+            raise
+        raise MissingSourceTopicException(
+            f"{missing}: course-revenue topics, with the same --config and --set, makes the product's topics"
+        ) from missing
 
 
 @app.command()

@@ -74,7 +74,7 @@ def skip(
 
     Raises:
         NotNextError: records lie before it that are not counted. Nothing was changed.
-        RefusedError: instances are running, or the job is past the record. Nothing was changed.
+        RefusedError: instances are running, the job is past the record, or there is none. Nothing was changed.
         MissingSourceTopicException: there is no such topic or partition.
         TimeoutException: the brokers do not answer, or a transaction that moves offsets stays open.
         StreamsException: the offset could not be moved, as when an instance was started meanwhile. The adjustment may
@@ -91,6 +91,7 @@ def skip(
             raise RefusedError(
                 f"group {request.application_id} has live members (state {group.state}): stop every instance first"
             )
+        _look_for(admin, place)
         # an offset inside an unfinished transaction could still replace the one that is set here
         committed = admin.group_offsets(request.application_id, stable=True) if group.type is not None else {}
         before = committed.get(partition)
@@ -126,6 +127,19 @@ def skip(
         return adjustment
     finally:
         admin.close()
+
+
+def _look_for(admin: TopicAdmin, place: Place) -> None:
+    """Refuses a place behind the end of its partition: an instance would wait for the record that comes there."""
+    count = admin.partition_counts([place.topic]).get(place.topic)
+    if count is None:
+        return  # the reader says that there is none
+    if place.partition >= count:
+        raise RefusedError(f"{place.topic} has {count} partitions, and no partition {place.partition}")
+    partition = TopicPartition(place.topic, place.partition)
+    end = admin.list_offsets([partition], "latest")[partition]
+    if place.offset >= end:
+        raise RefusedError(f"there is no record at offset {place.offset} of {partition}: it ends at {end}")
 
 
 def _log_start(admin: TopicAdmin, partition: TopicPartition) -> int:

@@ -132,7 +132,7 @@ def test_a_page_that_comes_back_gets_what_it_missed(world: World) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("last", ["other.3", "x", "", ".", "b.-1", "b.९", "id: 3\n"])
+@pytest.mark.parametrize("last", ["other.3", "x", "", ".", "b.-1", "b.९", "id: 3\n", f"b.{'9' * 5000}"])
 def test_a_page_with_a_place_that_is_not_known_gets_everything(world: World, last: str) -> None:
     async def scenario() -> None:
         world.live()

@@ -47,6 +47,7 @@ _TICKS_A_SECOND: Final = 4
 _ROWS_A_FRAME: Final = 2_000
 _AHEAD_MS: Final = 10_000
 """So far may the clocks of those who write event times be ahead of ours."""
+_LONGEST_VERSION: Final = 18
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -344,7 +345,8 @@ def _new_board() -> Board:
 
 def _cursor(last_event_id: str | None) -> _Cursor | None:
     board, dot, version = (last_event_id or "").partition(".")
-    return _Cursor(board, int(version), -1) if dot and version.isascii() and version.isdecimal() else None
+    known = dot and version.isascii() and version.isdecimal() and len(version) <= _LONGEST_VERSION
+    return _Cursor(board, int(version), -1) if known else None
 
 
 def _event(frame: dict[str, Any], after: _Cursor | None) -> bytes:

@@ -13,13 +13,14 @@ import os
 import signal
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headrace.errors import ConfigException
 from headrace.tools.service import SUPERVISOR
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 STATIC: Final = Path(__file__).parent / "static"
 _MOST_PAGES: Final = 200
+_MOST_CONNECTIONS: Final = 2 * _MOST_PAGES
+_ASKS_WITHIN_S: Final = 10.0
 _LOOK_S: Final = 0.3
 _STOP_S: Final = 2
 _NO_STORE: Final = {"Cache-Control": "no-store"}
@@ -173,6 +176,27 @@ def address_of(at: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
+class _Connection(H11Protocol):
+    """Ends connections that ask for nothing, and those beyond what pages need.
+
+    Else such clients take every file that the process may open: nobody gets the page any more, and asyncio says so
+    thousands of times a second.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base has it
+        """See the base."""
+        super().connection_made(transport)
+        if len(self.connections) > _MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self.loop.call_later(_ASKS_WITHIN_S, self._must_have_asked)
+
+    def _must_have_asked(self) -> None:
+        # None until there is a whole request, whatever its type says
+        if cast("object | None", self.cycle) is None:
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -191,6 +215,7 @@ async def serve(feed: Feed, at: socket.socket, over: asyncio.Event) -> None:
     server = _Server(
         uvicorn.Config(
             application(feed),
+            http=_Connection,
             log_config=None,
             access_log=False,
             lifespan="off",
