@@ -174,7 +174,10 @@ class StreamThread:
         self._changed_topic: str | None = None
         self._topics_changed = False
         self._global_stores = global_stores
-        self._last_purge = self._last_look = time.monotonic()
+        self._last_purge = time.monotonic()
+        self._last_look = float("-inf")
+        self._topic_ids: dict[str, str] = {}
+        self._missed: set[str] = set()
         self._purge_due = False
         self.hosts: Mapping[HostInfo, HostPartitions] = {}
         """What every instance with an ``application.server`` has, as of the last assignment."""
@@ -787,10 +790,12 @@ class StreamThread:
             self._updater.submit(lambda: self._admin.delete_records(offsets))
 
     def _look_after_topics(self) -> None:
-        """Look at the topics now and then.
+        """Look at the topics, at once and then now and then.
 
         Raises:
-            StreamsException: Partitions were added to a source topic: their records would be read by nobody.
+            StreamsException: A source topic was deleted, or made anew: the thread would go on in the new one where it
+                was in the former, and pass over what lies before. Or partitions were added to it: their records would
+                be read by nobody.
         """
         if self._changed_topic is not None:
             raise StreamsException(self._changed_topic)
@@ -801,25 +806,37 @@ class StreamThread:
             return
         self._last_look = now
         plan = self._plan
+        asked = self._counts.keys() | {topic for topics in plan.source_topics.values() for topic in topics}
+        self._updater.submit(lambda: self._look(plan, asked))
+
+    def _look(self, plan: Plan, asked: Collection[str]) -> None:
+        counts = self._admin.partition_counts(asked)
+        # partitioners of sinks are told of partitions that were added
+        self._counts.update(counts)
         sources = {topic for topics in plan.source_topics.values() for topic in topics}
-        asked = sources | self._counts.keys()
-
-        def look() -> None:
-            counts = self._admin.partition_counts(asked)
-            # partitioners of sinks are told of partitions that were added
-            self._counts.update(counts)
-            for topic in sources & counts.keys():
-                if (count := counts[topic]) != plan.partition_counts[topic]:
-                    self._changed_topic = (
-                        f"Topic {topic} now has {count} partitions instead of {plan.partition_counts[topic]}: "
-                        "tasks and internal topics are laid out for the former number. A rebuild is needed (headrace "
-                        "reset with --topology, then start)."
-                    )
+        ids = self._admin.topic_ids(sources)
+        for topic, topic_id in ids.items():
+            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                self._changed_topic = (
+                    f"Topic {topic} was deleted and made anew while it was read, so what was committed of it since may "
+                    "be places of the former one, and records before them have been passed over. Set its offsets for "
+                    "the group anew (headrace reset), then start."
+                )
+            elif topic in counts and (count := counts[topic]) != plan.partition_counts[topic]:
+                self._changed_topic = (
+                    f"Topic {topic} now has {count} partitions instead of {plan.partition_counts[topic]}: "
+                    "tasks and internal topics are laid out for the former number. A rebuild is needed (headrace "
+                    "reset with --topology, then start)."
+                )
+        if self._shared.group.topics.has_patterns:
             found = self._shared.group.topics.found(self._admin)
-            if any(sub.source_topics != plan.source_topics[sub.id] for sub in found.subtopologies):
-                self._topics_changed = True
-
-        self._updater.submit(look)
+            self._topics_changed |= any(sub.source_topics != plan.source_topics[sub.id] for sub in found.subtopologies)
+            return
+        # twice: a broker that has just started may not know of it yet
+        missing = (self._topic_ids.keys() & sources) - ids.keys()
+        for topic in sorted(missing & self._missed):
+            self._changed_topic = f"Source topic {topic} was deleted. Create it, then start."
+        self._missed = missing
 
     def _hand_over(self, task_ids: Iterable[TaskId], standbys: frozenset[TaskId]) -> None:
         leaving = set(task_ids)

@@ -188,7 +188,10 @@ class StateDirectory:
         for task_id in self.task_ids():
             # no file, or a torn one: nothing is known
             with contextlib.suppress(OSError, ValueError):
-                found[task_id] = int((self.task_directory(task_id) / _POSITION).read_text(encoding="ascii"))
+                total = int((self.task_directory(task_id) / _POSITION).read_text(encoding="ascii"))
+                # the group is told of it in 64 bits
+                if 0 <= total < 1 << 63:
+                    found[task_id] = total
         return found
 
     def save_offset_sum(self, task_id: TaskId, total: int) -> None:

@@ -95,7 +95,7 @@ class RocksDBBody:
         meta.close()
         self._meta: Any = handle
         self._offset = None if raw is None else int.from_bytes(raw, "big")
-        self._origin: str | None = None if origin is None else origin.decode("ascii")
+        self._origin: str | None = None if origin is None else origin.decode("ascii", "replace")
         self.get = self._db.get
 
     def scan(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:

@@ -6,6 +6,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from cluster.instances import wait_until
 from cluster.runtime.counting import counting, running, totals_of, write
 from confluent_kafka import Producer
@@ -34,8 +35,6 @@ from headrace.topics import ensure_topics
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
 
 def test_a_fencing_that_a_send_notices_leads_to_a_clean_rejoin(
@@ -212,6 +211,34 @@ def test_partitions_added_to_a_source_topic_end_the_thread_with_what_to_do(
         streams.close(30.0)
     assert f"Topic {unique('in')} now has 3 partitions instead of 2" in str(deaths[0])
     assert "headrace reset" in str(deaths[0])
+
+
+@pytest.mark.parametrize(("anew", "told"), [(False, "was deleted. Create it"), (True, "was deleted and made anew")])
+def test_a_source_topic_that_is_deleted_ends_the_thread_with_what_to_do(
+    app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], anew: bool, told: str
+) -> None:
+    """Nobody said so; made anew, it was read on from where the former one was, and what lay before was lost."""
+    deaths: list[Exception] = []
+
+    def on_death(error: Exception) -> StreamThreadExceptionResponse:
+        deaths.append(error)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    admin, source = TopicAdmin({"bootstrap.servers": bootstrap_servers}), unique("in")
+    streams = KafkaStreams(counting(source, unique("out")), StreamsConfig.load(app | {"metadata.max.age.ms": "200"}))
+    streams.set_uncaught_exception_handler(on_death)
+    streams.start()
+    try:
+        wait_until(lambda: streams.state() is State.RUNNING, "RUNNING")
+        wait_until(lambda: source in streams._threads[0]._topic_ids, "a first look")
+        admin.delete_topics([source])
+        if anew:
+            ensure_topics(bootstrap_servers, [Topic(source, 2)])
+        wait_until(lambda: streams.state() is State.ERROR, "the end of the client")
+    finally:
+        streams.close(30.0)
+        admin.close()
+    assert f"opic {source} {told}" in str(deaths[0])
 
 
 def test_an_outage_longer_than_a_transaction_is_survived_with_either_guarantee(

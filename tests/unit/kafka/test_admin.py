@@ -1,7 +1,7 @@
 """What the client library answers that is no answer."""
 
-
-# pyright: reportPrivateUsage=false - librdkafka names its local error codes with a leading underscore
+# librdkafka names its local error codes with a leading underscore
+# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 

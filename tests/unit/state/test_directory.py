@@ -215,5 +215,6 @@ def test_how_far_a_task_is_is_remembered(tmp_path: Path) -> None:
         directory.task_directory(task_id).mkdir()
         directory.save_offset_sum(task_id, 12)
         assert directory.offset_sums() == {task_id: 12}
-        (directory.task_directory(task_id) / "position").write_text("torn")
-        assert directory.offset_sums() == {}
+        for garbage in ("torn", "-1", str(1 << 63)):
+            (directory.task_directory(task_id) / "position").write_text(garbage)
+            assert directory.offset_sums() == {}, "the group could not be joined with it"
