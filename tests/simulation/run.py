@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from headrace.kafka import classic, consumer, coordinator_link, producer, streams, streams_member
+from headrace.kafka import classic, consumer, coordinator_link, group_admin, producer, streams, streams_member
 from headrace.runtime import committer, follower, positions, state_updater, stream_thread, topics
 from headrace.state import suppliers
 from simulation.clients import Consumer, GroupAdmin, Producer, TopicAdmin
@@ -44,7 +44,7 @@ def _virtual(world: World) -> Iterator[None]:
         (streams, "time", time),
         (stream_thread, "TopicAdmin", lambda config, timeout_ms: TopicAdmin(world, here())),
         (consumer, "Consumer", lambda settings, logger: Consumer(world, here(), settings)),
-        (consumer, "GroupAdmin", lambda config, timeout_ms: GroupAdmin(world, here())),
+        (group_admin, "GroupAdmin", lambda config, timeout_ms: GroupAdmin(world, here())),
         (producer, "Producer", lambda settings, logger: Producer(world, here(), settings)),
         (producer, "send_offsets_to_transaction", lambda client, *arguments: client.send_offsets(*arguments)),
         (
