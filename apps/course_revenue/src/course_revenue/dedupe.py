@@ -20,6 +20,7 @@ delete rows of a rebuild too early, and none behind a row of the future.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -48,6 +49,9 @@ class LineIdentity(msgspec.Struct, frozen=True, array_like=True):
     """None in the row of when a generation began, which so is no line's."""
 
 
+_LIVE: Final = 3
+"""How many generations are looked through."""
+
 _BEGAN: Final = LineIdentity("", None)
 
 
@@ -66,19 +70,19 @@ class Dedupe(FixedKeyProcessor[str, LineWithCourse, LineWithCourse]):
         retention_ms: how far apart the times of a line and its repeat may be, in ms.
     """
 
-    _generation: int
-    _next_from: int
-
     def __init__(self, retention_ms: int) -> None:
         self._retention_ms = retention_ms
+        self._generations: list[int] = []
+        """The starts of those that are looked through, the newest one first."""
+        self._next_from = 0
 
     def init(self, context: FixedKeyProcessorContext[str, LineWithCourse]) -> None:
         """See the base."""
         super().init(context)
         self._seen: WindowStore[LineIdentity, int] = context.get_state_store(STORE)
-        newest: tuple[int, int] | None = next(self._seen.backward_fetch(_BEGAN, 0, INT64_MAX), None)
-        self._generation, began = (-1, -self._retention_ms) if newest is None else newest
-        self._next_from = began + self._retention_ms
+        begun = list(islice(self._seen.backward_fetch(_BEGAN, 0, INT64_MAX), _LIVE))
+        self._generations = [start for start, _ in begun]
+        self._next_from = begun[0][1] + self._retention_ms if begun else 0
 
     def process(self, record: FixedKeyRecord[str, LineWithCourse]) -> None:
         """Forwards a line unless it is a repeat."""
@@ -87,19 +91,20 @@ class Dedupe(FixedKeyProcessor[str, LineWithCourse, LineWithCourse]):
         # not the task's stream time: it is that of the catalog's rows, too, which in a rebuild are newer than any line
         if time >= self._next_from:
             self._begin(min(time, self.context.current_system_time_ms()))
-        generation = self._generation
-        for start in (generation, generation - retention_ms, generation - 2 * retention_ms):
-            counted = self._seen.fetch(identity, start) if start >= 0 else None
+        for start in self._generations:
+            counted = self._seen.fetch(identity, start)
             if counted is not None and abs(time - counted) <= retention_ms:
                 self.context.drop_record(DUPLICATE)
                 return
-        self._seen.put(identity, time, generation)
+        self._seen.put(identity, time, self._generations[0])
         self.context.forward(record)
 
     def _begin(self, time: int) -> None:
         """Begins a generation, if a line of that time does."""
-        if time >= self._next_from:
-            first = time - time % self._retention_ms
-            self._generation = first if self._generation < 0 else self._generation + self._retention_ms
-            self._next_from = time + self._retention_ms
-            self._seen.put(_BEGAN, time, self._generation)
+        if time < self._next_from:
+            return
+        # any number would do; by this one the store takes no row for too old that is there from another time
+        start = self._generations[0] + self._retention_ms if self._generations else time
+        self._generations = [start, *self._generations[: _LIVE - 1]]
+        self._next_from = time + self._retention_ms
+        self._seen.put(_BEGAN, time, start)

@@ -42,10 +42,11 @@ def reconcile(
         outcome = reconcile_job(at, timeout_s=timeout, landed=landed, tell=lambda done, total: show(done, total, ""))
     for line in reports.text_lines(outcome, every=every):
         say(line)
-    reports.write_files(outcome, csv=csv, parquet=parquet)
     note(reports.cut_line(outcome))
     for line in reports.warnings(outcome):
         note(f"warning: {line}")
     note(reports.summary(outcome))
+    # what was found is said, also when a file cannot be written
+    reports.write_files(outcome, csv=csv, parquet=parquet)
     if not outcome.comparison.agrees:
         raise typer.Exit(FAILED)
