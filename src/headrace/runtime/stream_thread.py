@@ -833,7 +833,7 @@ class StreamThread:
             self._topics_changed |= any(sub.source_topics != plan.source_topics[sub.id] for sub in found.subtopologies)
             return
         # twice: a broker that has just started may not know of it yet
-        missing = (self._topic_ids.keys() & sources) - ids.keys()
+        missing = (self._topic_ids.keys() & sources) - ids.keys() - plan.repartition_topics.keys()
         for topic in sorted(missing & self._missed):
             self._changed_topic = f"Source topic {topic} was deleted. Create it, then start."
         self._missed = missing
@@ -863,6 +863,8 @@ class StreamThread:
 
     def _abandon(self, error: Exception | None) -> None:
         """Close all tasks without committing, and give up what they sent."""
+        # whatever comes next begins at what is committed for the topics of then, as after a forced reset
+        self._topic_ids.clear()
         self._waiting_for_directory.clear()
         self._again.clear()
         self._remove_from_updater(list(self._tasks))
