@@ -57,7 +57,8 @@ def test_a_rebuild_begins_anew_and_until_then_no_instance_counts_on_top_of_what_
     a.stop()
     with closing(TopicAdmin({"bootstrap.servers": product.bootstrap})) as admin:
         admin.delete_group(product.application_id)
-    assert f"has no committed offsets, but {product.changelog} has totals" in refused(a)
+    said = refused(a)
+    assert f"has no committed offsets of {product.topics['lines']}, but {product.changelog} has totals" in said
     assert watch.latest() == product.sums.totals()
 
 

@@ -240,3 +240,12 @@ def test_a_topic_with_the_name_of_an_internal_one_is_refused(end: str) -> None:
     config = {"application.id": "app", "bootstrap.servers": "k:9092"}
     with pytest.raises(ConfigException, match=f"app-lines-{end} is the name of an internal topic of app"):
         wanted("k:9092", None, Settings(lines=f"app-lines-{end}"), StreamsConfig.load(config))
+
+
+def test_partitions_that_were_added_to_the_output_topic_are_warned_of() -> None:
+    """The old total of a course stayed in its old partition, and a new reader could take it for the latest."""
+    findings = found(replace(good(), partitions={**good().partitions, OUTPUT: 8}))
+    assert findings.refusals == ()
+    assert [warning.what.partition(":")[0] for warning in findings.warnings] == [
+        f"{OUTPUT} has 8 partitions and {REPARTITION} 6"
+    ]

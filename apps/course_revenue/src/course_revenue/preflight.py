@@ -404,6 +404,14 @@ def _warnings(needs: Wanted, seen: Seen) -> Iterator[Finding]:
             f"{output} is deleted from, too: readers lose the total of a course that sells nothing for a while",
             _alter(needs, output, "cleanup.policy=compact"),
         )
+    has, internal = seen.partitions.get(output), sorted(needs.repartition & seen.partitions.keys())
+    if has is not None and internal and has != (count := seen.partitions[internal[0]]):
+        yield Finding(
+            f"{output} has {has} partitions and {internal[0]} {count}: if partitions were added to it, courses that lie"
+            " in another one now have an older total, too, which a reader may take for the latest",
+            f"when it was made with {has} partitions, nothing; else stop every instance, delete {output}, make it anew,"
+            f" and course-revenue rebuild {_as_given(needs)}",
+        )
     yield from _weaker(needs, seen)
 
 
