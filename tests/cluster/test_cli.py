@@ -20,6 +20,7 @@ from headrace.topics import LatestByKey, TopicWriter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
     from cluster.conftest import TopicFactory
 
 APP = """
@@ -49,7 +50,9 @@ def headrace(*arguments: str, cwd: Path, code: int = 0) -> str:
     return done.stdout
 
 
-def test_cluster_up_status_down_leaves_no_process(tmp_path: Path) -> None:
+def test_cluster_up_status_down_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a third less work for a start
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     try:
         up = headrace("cluster", "up", "--brokers", "3", "--heap", "256", "--registry", "--data-dir", "c", cwd=tmp_path)
         address, registry = up.split()
