@@ -35,6 +35,7 @@ def _check_guarantee(value: str) -> str:
     return value
 
 
+_GREATEST_PORT = 65_535
 _SERVER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[0-9A-Za-z._%-]+):[0-9]{1,5}")
 
 
@@ -42,7 +43,7 @@ def _check_servers(value: tuple[str, ...]) -> tuple[str, ...]:
     if not value:
         raise ValueError
     for server in value:
-        if not _SERVER.fullmatch(server) or int(server.rpartition(":")[2]) > 65_535:
+        if not _SERVER.fullmatch(server) or int(server.rpartition(":")[2]) > _GREATEST_PORT:
             raise ValueError(f"'{server}' is not host:port")
     return tuple(dict.fromkeys(value))
 
@@ -54,7 +55,8 @@ def _check_application_id(value: str) -> str:
 
 
 def _check_application_server(value: str) -> str:
-    if value and not _APPLICATION_SERVER.fullmatch(value):
+    # a port that no host has would end the member as it joins, where it is told in 16 bits
+    if value and (not _APPLICATION_SERVER.fullmatch(value) or int(value.rpartition(":")[2]) > _GREATEST_PORT):
         raise ValueError
     return value
 

@@ -161,6 +161,7 @@ def test_values_are_read_as_java_reads_them(key: str, value: Any, effective: Any
         ("application.id", "a/b", "ASCII letters"),
         ("application.id", "..", "ASCII letters"),
         ("application.server", "host", "host:port"),
+        ("application.server", "host:65536", "host:port"),
         ("client.id", 5, "text"),
         ("default.key.serde", "com.example.MySerde", "a Python 'module:attribute', or one of"),
         ("deserialization.exception.handler", "com.example.Mine", "LogAndContinueExceptionHandler"),
