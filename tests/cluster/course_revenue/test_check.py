@@ -58,7 +58,7 @@ def test_the_check_sees_what_is_wrong_and_a_run_does_not_start(product: Product)
     )
     assert done.returncode == 1
     assert f"course-revenue topics --config {config}" in done.stdout
-    made_by = ": course-revenue topics, with the same --config and --set, makes the product's topics"
+    made_by = ": course-revenue topics, with the same --config and --set, makes the product's topics (the rejected one"
     assert f"there is no topic {settings.output}" in (said := command(instance, "totals", code=1))
     assert made_by in said
 

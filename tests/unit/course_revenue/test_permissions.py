@@ -14,6 +14,7 @@ from course_revenue.settings import Settings, without_product_keys
 from typer.testing import CliRunner
 
 from headrace import StreamsConfig
+from headrace.errors import ConfigException
 
 PAGE = Path(__file__).parents[3] / "apps" / "course_revenue" / "docs" / "security.md"
 PROPERTIES = {
@@ -120,6 +121,15 @@ def test_several_commands_are_put_together_by_resource(tmp_path: Path) -> None:
 
 def test_acls_are_taken_away_without_a_question(tmp_path: Path) -> None:
     assert all(" --remove --force --allow-principal " in line for line in printed(tmp_path, "--remove"))
+
+
+def test_a_principal_without_its_kind_is_said_before_kafka_acls_refuses_it(tmp_path: Path) -> None:
+    config = tmp_path / "app.properties"
+    config.write_text("application.id=a\nbootstrap.servers=b:1\n", "latin-1")
+    for principal in ("course-revenue", ":course-revenue"):
+        done = CliRunner().invoke(app, ["acls", "--config", str(config), "--principal", principal])
+        assert isinstance(done.exception, ConfigException)
+        assert str(done.exception).endswith("as in User:course-revenue")
 
 
 def test_an_unknown_command_is_said(tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ def acls(
     remove: Annotated[bool, typer.Option("--remove", help="Commands that take them away again.")] = False,
 ) -> None:
     """Print the kafka-acls.sh commands that allow what commands need, with these settings. Asks no broker."""
+    kind, _, name = principal.partition(":")
+    if not kind or not name:
+        raise ConfigException(f"--principal {principal}: give the kind, too, as in User:{name or kind or 'NAME'}")
     at = target(config, settings, None)
     job = Job(
         preflight.wanted(at.brokers, None, at.settings, at.streams_config),

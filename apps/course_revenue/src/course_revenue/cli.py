@@ -86,6 +86,7 @@ def commands() -> None:
             raise
         raise MissingSourceTopicException(
             f"{missing}: course-revenue topics, with the same --config and --set, makes the product's topics"
+            " (the rejected one with --set course.revenue.on.broken.line=reject)"
         ) from missing
 
 
