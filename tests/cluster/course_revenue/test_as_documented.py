@@ -34,12 +34,10 @@ ELSEWHERE: Final = {
     "course-revenue rebuild --config app.properties --shadow --switch": ("test_killed_rebuilds.py", '"--switch"'),
     "course-revenue rebuild --config app.properties --shadow": ("test_shadow.py", '"rebuild", "--shadow"'),
     "course-revenue rebuild --config app.properties": ("test_rebuild.py", '"rebuild", "--yes"'),
+    "course-revenue rehearse --config": ("../security/test_course_revenue.py", '"rehearse", "--minutes"'),
     "course-revenue rehearse": ("test_rehearse.py", '"rehearse", "--minutes"'),
 }
-"""What takes longer, or needs more, by its beginning: which test gives it.
-
-A rehearsal on a Kafka of its own is played by none: it takes minutes, and is the same but for the brokers.
-"""
+"""What takes longer, or needs more, by its beginning: which test gives it."""
 
 
 def given(page: Path) -> list[str]:

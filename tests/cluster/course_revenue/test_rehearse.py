@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def test_a_day_in_seconds_keeps_the_budget_and_leaves_nothing(tmp_path: Path) -> None:
-    size = ("--minutes", "0.3", "--rate", "60", "--courses", "40", "--directory", "days")
+    day = ("rehearse", "--minutes", "0.3", "--rate", "60", "--courses", "40", "--directory", "days")
     done = subprocess.run(
-        [sys.executable, "-m", "course_revenue", "rehearse", *size],
+        [sys.executable, "-m", "course_revenue", *day],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
