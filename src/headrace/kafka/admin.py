@@ -28,7 +28,7 @@ from headrace.kafka.errors import (
     translate_code,
     translate_config_error,
 )
-from headrace.kafka.group_admin import GroupConnection
+from headrace.kafka.group_admin import LazyGroupAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class TopicAdmin:
         self._config = dict(config)
         self._timeout_ms = timeout_ms
         self._timeout_s = timeout_ms / 1000
-        self._groups = GroupConnection(self._config, timeout_ms)
+        self._groups = LazyGroupAdmin(self._config, timeout_ms)
         self._refusal: KafkaError | None = None
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:

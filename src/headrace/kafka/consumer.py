@@ -34,7 +34,7 @@ from headrace.errors import (
 from headrace.kafka.acls import Acl, reading
 from headrace.kafka.connections import Bootstrap, data_client_config
 from headrace.kafka.errors import client_error, refuses_entry, translate, translate_config_error
-from headrace.kafka.group_admin import GroupConnection
+from headrace.kafka.group_admin import LazyGroupAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class RecordConsumer:
             raise translate_config_error(error, "consumer") from error
         self._config = settings
         self._needs = (Acl("Read", "group", settings["group.id"]),)  # the client looks for its coordinator by itself
-        self._groups = GroupConnection(settings, _GROUP_CONNECT_MS)
+        self._groups = LazyGroupAdmin(settings, _GROUP_CONNECT_MS)
         self._consume = self._client.consume
         self._start: dict[TopicPartition, int] = {}
         self._unfetched: set[TopicPartition] = set()  # assigned, and neither a record nor the end came since

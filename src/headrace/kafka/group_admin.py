@@ -248,8 +248,8 @@ class GroupAdmin:
         self._admin._metrics.close()
 
 
-class GroupConnection:
-    """A :class:`GroupAdmin` that is connected when it is first needed. Calls from several threads are safe.
+class LazyGroupAdmin:
+    """A :class:`GroupAdmin` that is connected when it is first needed. Asked by one thread at a time.
 
     Args:
         config: librdkafka settings (dotted names).

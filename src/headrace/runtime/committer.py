@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.errors import (
@@ -66,13 +67,11 @@ def end_transaction(shared: ClientSettings, index: int) -> None:
     """End what a dead thread of this number left in a transaction, if it did: nobody else has to wait for it then."""
     transactional_id = shared.transactional_id(index)
     settings = shared.config.producer_config(transactional_id, client_id=f"{shared.client_id}-left-over-producer")
-    producer = RecordProducer(settings, shared.config.max_block_ms)
     try:
-        producer.init_transactions(_LAST_ABORT_S)
+        with closing(RecordProducer(settings, shared.config.max_block_ms)) as producer:
+            producer.init_transactions(_LAST_ABORT_S)
     except KafkaException as e:
         _log.warning("the transaction of %s is left to end by its time-out: %s", transactional_id, e)
-    finally:
-        producer.close()
 
 
 class Committer:

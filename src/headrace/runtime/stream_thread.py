@@ -68,6 +68,7 @@ from headrace.runtime.states import (
     ThreadState,
 )
 from headrace.runtime.thread_metrics import ThreadMeters
+from headrace.runtime.topic_watch import TopicWatch
 from headrace.state.cache import CacheBudget
 
 if TYPE_CHECKING:
@@ -176,8 +177,7 @@ class StreamThread:
         self._global_stores = global_stores
         self._last_purge = time.monotonic()
         self._last_look = float("-inf")
-        self._topic_ids: dict[str, str] = {}
-        self._missed: set[str] = set()
+        self._watch = TopicWatch()
         self._purge_due = False
         self.hosts: Mapping[HostInfo, HostPartitions] = {}
         """What every instance with an ``application.server`` has, as of the last assignment."""
@@ -459,6 +459,7 @@ class StreamThread:
             _log.warning("%s: tasks migrated, joining anew: %s", self.name, e)
             # they are of a membership that is over; what it had comes back as lost. That all shall end holds as before
             self._events = deque(event for event in self._events if isinstance(event, ShutdownRequested))
+            self._watch_anew()
             self._abandon(e)
             self._membership.rejoin_anew(str(e))
         except TaskCorruptedException as e:
@@ -675,6 +676,7 @@ class StreamThread:
     def _lost(self, event: Lost) -> None:
         _log.warning("%s: lost its membership: %s", self.name, event.reason)
         self._machine.try_move(ThreadState.PARTITIONS_REVOKED)
+        self._watch_anew()
         self._abandon(None)
 
     def _start_waiting_tasks(self) -> None:
@@ -805,38 +807,30 @@ class StreamThread:
         if now - self._last_look < self._shared.metadata_max_age_ms / 1000:
             return
         self._last_look = now
-        plan = self._plan
-        asked = self._counts.keys() | {topic for topics in plan.source_topics.values() for topic in topics}
-        self._updater.submit(lambda: self._look(plan, asked))
+        plan, watch = self._plan, self._watch
+        self._updater.submit(lambda: self._look(plan, watch))
 
-    def _look(self, plan: Plan, asked: Collection[str]) -> None:
-        counts = self._admin.partition_counts(asked)
+    def _look(self, plan: Plan, watch: TopicWatch) -> None:
+        sources = {topic for topics in plan.source_topics.values() for topic in topics}
+        counts = self._admin.partition_counts(sources | self._counts.keys())
         # partitioners of sinks are told of partitions that were added
         self._counts.update(counts)
-        sources = {topic for topics in plan.source_topics.values() for topic in topics}
-        ids = self._admin.topic_ids(sources)
-        for topic, topic_id in ids.items():
-            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
-                self._changed_topic = (
-                    f"Topic {topic} was deleted and made anew while it was read, so what was committed of it since may "
-                    "be places of the former one, and records before them have been passed over. Set its offsets for "
-                    "the group anew (headrace reset), then start."
-                )
-            elif topic in counts and (count := counts[topic]) != plan.partition_counts[topic]:
-                self._changed_topic = (
-                    f"Topic {topic} now has {count} partitions instead of {plan.partition_counts[topic]}: "
-                    "tasks and internal topics are laid out for the former number. A rebuild is needed (headrace "
-                    "reset with --topology, then start)."
-                )
-        if self._shared.group.topics.has_patterns:
+        patterns = self._shared.group.topics.has_patterns
+        if patterns:
             found = self._shared.group.topics.found(self._admin)
             self._topics_changed |= any(sub.source_topics != plan.source_topics[sub.id] for sub in found.subtopologies)
-            return
-        # twice: a broker that has just started may not know of it yet
-        missing = (self._topic_ids.keys() & sources) - ids.keys() - plan.repartition_topics.keys()
-        for topic in sorted(missing & self._missed):
-            self._changed_topic = f"Source topic {topic} was deleted. Create it, then start."
-        self._missed = missing
+        told = watch.look(
+            {topic: plan.partition_counts[topic] for topic in sources},
+            () if patterns else sources - plan.repartition_topics.keys(),
+            counts,
+            self._admin.topic_ids(sources),
+        )
+        if watch is self._watch:
+            self._changed_topic = told
+
+    def _watch_anew(self) -> None:
+        """What comes next begins at what is committed, for the topics of then, as after a forced reset."""
+        self._watch, self._last_look = TopicWatch(), float("-inf")
 
     def _hand_over(self, task_ids: Iterable[TaskId], standbys: frozenset[TaskId]) -> None:
         leaving = set(task_ids)
@@ -863,8 +857,6 @@ class StreamThread:
 
     def _abandon(self, error: Exception | None) -> None:
         """Close all tasks without committing, and give up what they sent."""
-        # whatever comes next begins at what is committed for the topics of then, as after a forced reset
-        self._topic_ids.clear()
         self._waiting_for_directory.clear()
         self._again.clear()
         self._remove_from_updater(list(self._tasks))

@@ -98,6 +98,8 @@ def supervise(
 ) -> int:
     """Run instances until SIGTERM, SIGINT or SIGHUP. Called from the main thread: it takes these signals meanwhile.
 
+    SIGQUIT is passed on: each instance writes what its threads are doing.
+
     Args:
         command: Program and arguments of instance ``k``, from 1; each needs a state directory of its own.
         instances: How many, at least 1.
@@ -122,7 +124,13 @@ def supervise(
     def stop(number: int, _frame: FrameType | None) -> None:
         signals.append(number)
 
+    def ask(number: int, _frame: FrameType | None) -> None:
+        for one in everyone:
+            if (process := one.process) is not None:
+                process.send_signal(number)
+
     before = {number: signal.signal(number, stop) for number in stopping_signals()}
+    before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, ask)
     try:
         code = _watch(everyone, write or _to_stderr, lambda: bool(signals))
         for number in signals[:1]:

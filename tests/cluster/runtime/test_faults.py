@@ -230,7 +230,7 @@ def test_a_source_topic_that_is_deleted_ends_the_thread_with_what_to_do(
     streams.start()
     try:
         wait_until(lambda: streams.state() is State.RUNNING, "RUNNING")
-        wait_until(lambda: source in streams._threads[0]._topic_ids, "a first look")
+        wait_until(lambda: source in streams._threads[0]._watch._ids, "a first look")
         admin.delete_topics([source])
         if anew:
             ensure_topics(bootstrap_servers, [Topic(source, 2)])

@@ -57,6 +57,23 @@ def test_a_stop_that_meets_one_before_it_listens_to_signals_is_in_order() -> Non
     assert supervise(lambda k: script(STEADY.replace("ready", "up") if k == 1 else starting), 2, lines.append) == 0
 
 
+def test_who_is_asked_what_it_is_doing_has_each_instance_say_so_and_goes_on() -> None:
+    telling = f"import faulthandler, signal; faulthandler.register(signal.SIGQUIT); {STEADY}"
+    lines: list[str] = []
+
+    def ready() -> bool:
+        return sum("ready" in line for line in lines) == 2
+
+    def asked() -> bool:
+        if ready():
+            os.kill(os.getpid(), signal.SIGQUIT)
+        return sum("most recent call first" in line for line in lines) >= 2
+
+    when(asked)
+    assert supervise(lambda _: script(telling), 2, lines.append) == 0
+    assert {line.split()[0] for line in lines if "most recent call first" in line} == {"[instance-1]", "[instance-2]"}
+
+
 def test_a_wrong_configuration_ends_all_of_them() -> None:
     lines: list[str] = []
     assert supervise(lambda k: script(STEADY if k == 1 else "raise SystemExit(2)"), 2, lines.append) == 2
