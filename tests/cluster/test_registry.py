@@ -86,11 +86,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry
 
 @pytest.fixture
 def client(registry: LocalRegistry) -> SchemaRegistryClient:
-    return SchemaRegistryClient(registry.url)
+    return SchemaRegistryClient(at(registry))
 
 
 def at(registry: LocalRegistry, **settings: Any) -> dict[str, Any]:
-    return {"schema.registry.url": registry.url, **{k.replace("_", "."): v for k, v in settings.items()}}
+    """Settings of a client; its first answers may take a busy machine longer than the 3 s that are usual."""
+    given = {k.replace("_", "."): v for k, v in settings.items()}
+    return {"schema.registry.url": registry.url, "http.read.timeout.ms": 30_000, **given}
 
 
 def test_the_client(client: SchemaRegistryClient, unique: Callable[[str], str]) -> None:
