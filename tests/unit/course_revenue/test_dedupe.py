@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from course_revenue.contract import OnBrokenLine
-from course_revenue.dedupe import DUPLICATE, STORE
-from course_revenue.model import Revenue
+from course_revenue.dedupe import DUPLICATE, STORE, store_builder
+from course_revenue.dedupe import Dedupe as DedupeLines
+from course_revenue.model import LineWithCourse, PurchaseLine, Revenue
 from course_revenue.settings import Dedupe, Settings
 from course_revenue.topology import build_topology
 
 from headrace.serdes import ByteArraySerializer, JsonDeserializer, StringDeserializer
-from headrace.testing import TopologyTestDriver
+from headrace.testing import MockFixedKeyProcessorContext, TopologyTestDriver, fixed_key_record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from headrace import WindowStore
     from headrace.testing import TestOutputTopic
 
 DAY = 24 * 3_600_000
@@ -155,6 +158,128 @@ def test_a_line_of_the_far_future_makes_no_other_line_forgotten(how: str, first:
         assert driver.dropped_records() == {DUPLICATE: 4}
 
 
+@pytest.mark.parametrize("how", ["live", "rebuild"])
+def test_lines_of_a_wrong_past_time_make_no_other_line_forgotten(how: str) -> None:
+    """They lay behind one another, but before the clock of a rebuild, which counted one line more than live."""
+    began = datetime.fromtimestamp((START if how == "live" else START + 400 * DAY) / 1000, UTC)
+    with TopologyTestDriver(build_topology(ONCE), CONFIG, began) as driver:
+        job, last = Job(ONCE, driver), 0.0
+        for order, day in (("a", 0), ("o1", 0.5), ("b", 1), ("wrong1", 30), ("wrong2", 60), ("o1", 1.2)):
+            if how == "live" and last < day < 30:
+                driver.advance_wall_clock_time(timedelta(days=day - last))
+                last = day
+            job.send(order, int(day * DAY))
+        assert job.totals()["c1"][1] == 5
+
+
+def test_partitions_that_are_not_level_in_a_rebuild_make_no_line_forgotten() -> None:
+    """The lines of one that was read first pushed out those of the others."""
+    with TopologyTestDriver(build_topology(ONCE), CONFIG) as driver:
+        job = Job(ONCE, driver)
+        job.send("o1", 0)
+        for day in range(1, 9):
+            job.send(f"ahead{day}", day * DAY)
+        job.send("o1", DAY // 2)
+        assert job.totals()["c1"][1] == 1 + 8
+
+
+def test_a_repeat_of_any_line_of_its_identity_is_found_in_a_rebuild_as_live() -> None:
+    with TopologyTestDriver(build_topology(ONCE), CONFIG) as driver:
+        job = Job(ONCE, driver)
+        for day, counted in ((0, 1), (3, 2), (0.2, 2), (2.9, 2), (1.5, 3), (5, 4), (1.5, 4)):
+            job.send("o1", int(day * DAY))
+            assert job.totals()["c1"][1] == counted
+
+
+class Lines:
+    """The processor by itself, on a store and at a clock that the test chooses (days)."""
+
+    def __init__(self, path: Path, retention_days: int) -> None:
+        self.context: MockFixedKeyProcessorContext[str, LineWithCourse] = MockFixedKeyProcessorContext(state_dir=path)
+        self.store: WindowStore[object, object] = self.context.add_state_store(store_builder(retention_days * DAY))
+        self._processor = DedupeLines(retention_days * DAY)
+
+    def start(self, before: Lines | None = None, *, beginnings: bool = True) -> Lines:
+        """Starts on what another one had, with or without the rows of when generations began."""
+        if before is not None:
+            for row, value in before.store.all():
+                if beginnings or row.key.line_id is not None:  # type: ignore[attr-defined]  # of either store
+                    self.store.put(row.key, value, row.window.start)
+        self._processor.init(self.context)
+        return self
+
+    def counts(self, order: str, *, at: float, time: float | None = None) -> bool:
+        """Whether a line counts that comes then, and has that time."""
+        self.context.set_current_system_time_ms(START + int(at * DAY))
+        self.context.reset_forwards()
+        bought = PurchaseLine(
+            order_id=order, line_id="l1", unit_price_cents=1, quantity=1, line_type="sale", event_time=START
+        )
+        stamp = START + int((at if time is None else time) * DAY)
+        self._processor.process(fixed_key_record("c1", LineWithCourse(bought, None), stamp))
+        return bool(self.context.forwarded())
+
+    def remembered(self) -> set[str]:
+        return {row.key.order_id for row, _ in self.store.all() if row.key.line_id}  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Iterator[Path]:
+    """Directories for one store after another."""
+    return (tmp_path / str(number) for number in range(9))
+
+
+@pytest.mark.parametrize(("before", "after"), [(7, 3), (3, 7), (7, 1)])
+def test_another_retention_forgets_no_line_that_it_remembers(paths: Iterator[Path], before: int, after: int) -> None:
+    """A shorter one forgot a generation at the restart, for those before were as far apart as the longer one said."""
+    first = Lines(next(paths), before).start()
+    ends = 2.5 * before
+    for number in range(int(ends * 4) + 1):
+        assert first.counts(f"o{number}", at=number / 4)
+    known = first.remembered()
+    second = Lines(next(paths), after).start(first)
+    assert second.remembered() == known
+    for number in range(int(ends * 4) + 1):
+        within = ends - number / 4 <= min(before, after)
+        assert not within or not second.counts(f"o{number}", at=ends, time=ends)
+    # and the new retention holds from then on
+    days = 3 * max(before, after)
+    assert all(second.counts(f"n{day}", at=ends + day) for day in range(1, days))
+    assert not second.counts(f"n{days - after}", at=ends + days, time=ends + days)
+    assert (f"n{days - 1}" in second.remembered(), "o0" in second.remembered()) == (True, False)
+
+
+def test_lines_are_found_when_the_changelog_has_the_row_of_their_generations_beginning_no_more(
+    paths: Iterator[Path],
+) -> None:
+    """The row is older than the lines, so it expired first, and a restore ignored them all."""
+    first = Lines(next(paths), 1).start()
+    for order, at in (("o1", 0), ("o2", 1.3), ("o3", 2.5), ("o4", 2.9)):
+        assert first.counts(order, at=at)
+    second = Lines(next(paths), 1).start(first, beginnings=False)
+    assert second.counts("new", at=3.1)
+    for order, at in (("o2", 1.3), ("o3", 2.5), ("o4", 2.9)):
+        assert not second.counts(order, at=3.2, time=at)
+    # the newest generation began anew, so nothing is kept for ever
+    assert [second.counts(f"n{at}", at=at) for at in (3.5, 4.2, 5.2, 6.2)] == [True] * 4
+    assert second.remembered() == {"n4.2", "n5.2", "n6.2"}
+
+
+def test_a_clock_that_goes_back_neither_forgets_lines_nor_keeps_them_for_ever(paths: Iterator[Path]) -> None:
+    lines = Lines(next(paths), 1).start()
+    assert lines.counts("o1", at=0.5)
+    # it jumps ahead, and comes back
+    assert lines.counts("jumped", at=4000, time=0.6)
+    assert not lines.counts("o1", at=0.7)
+    assert lines.counts("o2", at=0.8)
+    again = Lines(next(paths), 1).start(lines)
+    assert not again.counts("o1", at=1.5)
+    assert not again.counts("jumped", at=1.6, time=1.6)
+    for day in range(2, 6):
+        assert again.counts(f"n{day}", at=day)
+    assert again.remembered() == {"n3", "n4", "n5"}
+
+
 @pytest.mark.parametrize("future", [False, True])
 def test_an_instance_that_restores_the_lines_goes_on_where_the_one_before_was(tmp_path: Path, future: bool) -> None:
     """Restarts more often than the retention must neither forget lines too early nor keep them for ever."""
@@ -190,6 +315,7 @@ def test_what_is_too_old_is_dropped_from_the_store() -> None:
         job = Job(ONCE, driver)
         for day in range(10):
             job.send(f"o{day}", day * DAY)
+            driver.advance_wall_clock_time(timedelta(days=1))
         store = driver.get_window_store(STORE)
         assert store is not None
         kept = {key.key.order_id for key, _ in store.all() if key.key.line_id is not None}

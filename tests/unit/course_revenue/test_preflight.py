@@ -112,7 +112,8 @@ def test_under_at_least_once_lost_offsets_are_told_from_a_job_that_was_killed_be
     """After a group's offsets had expired, such a job counted every line twice without a word."""
     seen = replace(good(), counted=None, totals=True)
     seen = replace(seen, starts={**seen.starts, TopicPartition(REPARTITION, 3): purged_to})
-    findings = judge(replace(needs(), transactions=False), seen)
+    adding = replace(SETTINGS, dedupe=Dedupe.OFF)
+    findings = judge(replace(needs(), transactions=False, settings=adding), seen)
     told = findings.refusals if purged_to else findings.warnings
     assert [finding.what.partition(":")[0] for finding in told] == [
         f"app has no committed offsets of {LINES}, but {TOTALS} has totals"
@@ -182,7 +183,8 @@ REFUSED = [
     ),
     (TOTALS, {"retention_ms": own("1000")}, "has a retention.ms of its own, 1000", "--delete-config 'retention.ms'"),
     (REMEMBERED, {"cleanup_policy": own("delete")}, "has cleanup.policy=delete", "'cleanup.policy=[compact,delete]'"),
-    (REMEMBERED, {"retention_ms": own("1999")}, "has retention.ms=1999", "'retention.ms="),
+    # made for a shorter dedupe.retention.ms
+    (REMEMBERED, {"retention_ms": own("86402999")}, "has retention.ms=86402999", "'retention.ms=86403000'"),
     (OUTPUT, {"cleanup_policy": default("delete")}, "is not compacted", "'cleanup.policy=compact'"),
     (REJECTED, {"cleanup_policy": own("compact")}, "is compacted", "'cleanup.policy=delete'"),
 ]
@@ -199,6 +201,14 @@ def test_a_wrong_config_is_refused_with_the_command_that_sets_it(
     at = f"kafka-configs.sh --bootstrap-server k:9092 --alter --entity-type topics --entity-name {topic} "
     assert findings.refusals[0].fix.startswith(at)
     assert fix in findings.refusals[0].fix
+
+
+def test_lines_are_not_remembered_without_the_transaction_that_counts_them() -> None:
+    """Under at_least_once the lines of a killed instance were remembered, and in no total ever after."""
+    (refusal,) = judge(replace(needs(), transactions=False), good()).refusals
+    assert refusal.what.startswith("course.revenue.dedupe=line-key needs exactly_once_v2")
+    off = replace(SETTINGS, dedupe=Dedupe.OFF)
+    assert judge(replace(needs(), transactions=False, settings=off), good()) == Findings()
 
 
 def test_brokers_without_transactions_are_refused() -> None:

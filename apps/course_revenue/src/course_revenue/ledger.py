@@ -177,8 +177,8 @@ class Ledger:
         """Marks what ``dedupe=line-key`` leaves out, before the sums are made.
 
         The same line is one with its identity, a course of the same partition, and a time that is at most the
-        retention from that of the line counted. (When the job forgets a line goes by an order which the input does
-        not have: a repeat with the old time that comes more than a retention later is not followed.)
+        retention from that of a line counted. (The job forgets a line by its clock, two retentions after it was
+        counted or later, which the input does not tell: a repeat with the old time that comes then is not followed.)
 
         Args:
             retention_ms: how far apart in time, in ms.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.formats import formats
+from course_revenue.settings import Dedupe
 from course_revenue.succession import Succession, succession
 from course_revenue.topics import PARTITIONS, wanted_topics
 from course_revenue.topology import STORE, build_topology
@@ -301,6 +302,12 @@ def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
             " would count every line once more on top of them. The brokers forget the offsets of a job that is stopped"
             " for longer than offsets.retention.minutes, or somebody deleted them, or its group",
             f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
+        )
+    if settings.dedupe is Dedupe.LINE_KEY and not needs.transactions:
+        yield Finding(
+            "course.revenue.dedupe=line-key needs exactly_once_v2: an instance that is killed would leave lines"
+            " remembered as counted that are in no total, and they would never be",
+            "set processing.guarantee=exactly_once_v2, or course.revenue.dedupe=off",
         )
     for topic, made_with in sorted(needs.changelogs.items()):
         if topic in seen.partitions:
