@@ -141,7 +141,15 @@ class OffsetOutOfRangeException(StreamsException):
 
 
 class MissingSourceTopicException(StreamsException):
-    """A source topic of the topology does not exist on the brokers."""
+    """A topic that is read does not exist on the brokers.
+
+    Attributes:
+        topic: Which; None where it is several, or a partition of one that exists.
+    """
+
+    def __init__(self, message: str, task_id: TaskId | None = None, *, topic: str | None = None) -> None:
+        super().__init__(message, task_id)
+        self.topic = topic
 
 
 class MisconfiguredInternalTopicException(StreamsException):

@@ -22,6 +22,7 @@ from headrace.errors import (
 from headrace.kafka.acls import Acl
 from headrace.kafka.connections import Bootstrap, data_client_config
 from headrace.kafka.errors import (
+    UNREACHED,
     ClosedClient,
     refuses_entry,
     translate,
@@ -522,9 +523,7 @@ class TopicAdmin:
                     # brokers that do not let us in are told by an event: the client would try until the time is up
                     self._check_entry(doing)
                     if time.monotonic() >= deadline:
-                        raise TimeoutException(
-                            f"{doing}: no answer within {self._timeout_s} s. It may be tried again"
-                        ) from error
+                        raise TimeoutException(f"{doing}: no answer within {self._timeout_s} s. {UNREACHED}") from error
         except ClientException as error:
             if missing is not None and error.args[0].code() == missing:
                 raise _Missing from error

@@ -151,6 +151,7 @@ TIMED_OUT = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
+_UNREACHED: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
 MISSING_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -184,6 +185,9 @@ TOO_OLD = frozenset(
 REFUSED_IN_TRANSACTION = (
     "Nothing of the transaction is committed, and the same record would be refused again: change what the topic "
     "accepts (max.message.bytes, message.timestamp.*), or what is sent to it"
+)
+UNREACHED: Final = (
+    "It may be tried again; if it stays so, look whether bootstrap.servers is right, or start the brokers"
 )
 CHECK_TLS: Final = (
     "check that ssl.truststore.* holds the certificate that signed the brokers', that the address is one their "
@@ -283,7 +287,7 @@ def translate_code(
     if abortable:
         return TransactionAbortableException(f"{message}. The transaction has to be aborted")
     if code in TIMED_OUT and not fatal:
-        return TimeoutException(f"{message}. It may be tried again")
+        return TimeoutException(f"{message}. {UNREACHED if code in _UNREACHED else 'It may be tried again'}")
     if code in OTHER_GROUP:
         return StreamsException(
             f"{message}. The group has members of another kind (a Java application, plain consumers, or another "
@@ -355,7 +359,10 @@ def translate_group_error(error: BaseException, doing: str, needs: Iterable[Acl]
         return ConfigException(f"{doing} failed: {error}")
     if isinstance(error, (kp.KafkaTimeoutError, kp.RetriableError)):
         reason = str(error).removeprefix(f"{name}: ")
-        return TimeoutException(f"{doing} failed: {name}: {reason}. It may be tried again")
+        unreached = isinstance(error, (kp.KafkaTimeoutError, kp.KafkaConnectionError))
+        return TimeoutException(
+            f"{doing} failed: {name}: {reason}. {UNREACHED if unreached else 'It may be tried again'}"
+        )
     return StreamsException(f"{doing} failed: {name}: {error}")
 
 

@@ -65,7 +65,9 @@ class TopicReader:
         with self._admin() as admin:
             count = admin.partition_counts([topic]).get(topic)
         if count is None:
-            raise MissingSourceTopicException(f"there is no topic {topic} at {bootstrap_servers}: create it first")
+            raise MissingSourceTopicException(
+                f"there is no topic {topic} at {bootstrap_servers}: create it first", topic=topic
+            )
         unknown = [partition for partition in start or () if not 0 <= partition < count]
         if unknown:
             raise MissingSourceTopicException(f"topic {topic} has {count} partitions, and no partition {unknown[0]}")

@@ -61,6 +61,11 @@ def test_the_check_sees_what_is_wrong_and_a_run_does_not_start(product: Product)
     made_by = ": course-revenue topics, with the same --config and --set, makes the product's topics (the rejected one"
     assert f"there is no topic {settings.output}" in (said := command(instance, "totals", code=1))
     assert made_by in said
+    product.admin.delete_topics([settings.lines])
+    said = command(instance, "load", "--lines", "100000", code=1)
+    assert f"there is no topic {settings.lines}" in said
+    assert made_by in said
+    assert not product.admin.read(settings.courses)
 
 
 def test_a_job_whose_offsets_are_gone_does_not_count_on_top_of_its_totals(product_factory: ProductFactory) -> None:

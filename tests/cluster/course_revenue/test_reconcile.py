@@ -17,9 +17,10 @@ from cluster.course_revenue.product import encode, lines
 from course_revenue import headers
 from course_revenue.options import target
 from course_revenue.reconciling import Landed, Outcome, reconcile_job
+from course_revenue.rejected import since_rebuilt
 
 from headrace.errors import ConfigException
-from headrace.topics import TopicWriter
+from headrace.topics import TopicReader, TopicWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,6 +154,10 @@ def test_rejected_repeated_and_skipped_lines_are_accounted_for(product_factory: 
     product.admin.delete_records(product.topics["rejected"], 1, product.admin.offsets(product.topics["rejected"])[1])
     code, _, said = command(instance)
     assert (code, "of 2 broken lines nobody can say whether they were rejected" in said) == (0, True), said
+    # a topic that has lost all it held is marked, too: nobody could say any more what the job of then rejects
+    product_command(instance, "rebuild", "--yes", "--no-run")
+    with TopicReader(product.bootstrap, product.topics["rejected"]) as reader:
+        assert since_rebuilt(reader.to_end()) == ([], dict.fromkeys(range(2), product.application_id))
 
 
 def test_a_postgres_table_is_told_apart_into_tail_duplicates_and_true_differences(

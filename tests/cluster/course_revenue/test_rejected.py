@@ -40,7 +40,7 @@ def replayed(
         by="tester",
         dry_run=dry_run,
         timeout_s=timeout_s,
-    )
+    ).lines
 
 
 def test_rejected_lines_go_in_again_as_they_were_and_once(product_factory: ProductFactory) -> None:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from cluster.course_revenue.product import command, encode, lines, wait_until
 from confluent_kafka import Producer
 from course_revenue import shadow
+from course_revenue.rejected import since_rebuilt
+
+from headrace.topics import TopicReader
 
 if TYPE_CHECKING:
     from cluster.course_revenue.product import Product
@@ -25,6 +28,10 @@ def test_a_shadow_takes_the_jobs_place_and_readers_of_the_topic_read_right_total
 
     made = shadow.shadow_of(a.config_file, ())
     assert not shadow.is_there(made)
+    rejected = product.topics["rejected"]
+    _send(product, rejected, "long ago", {})
+    for partition in (emptied := product.admin.offsets(rejected)):
+        product.admin.delete_records(rejected, partition, emptied[partition])
     planned = shadow.plan(made, from_gap=False)
     assert not planned.refusals
     assert planned.lines == 600
@@ -78,6 +85,10 @@ def test_a_shadow_takes_the_jobs_place_and_readers_of_the_topic_read_right_total
     assert "2 totals that differed (2 in cents or lines" in said
     watch.wait_for(700, "what the shadow counted", said)
     assert watch.latest() == product.sums.totals()
+
+    with TopicReader(product.bootstrap, rejected) as reader:
+        # else what the job rejects from now on could not be told from what the topic has lost
+        assert since_rebuilt(reader.to_end()) == ([], dict.fromkeys(emptied, f"{product.application_id}-v2"))
 
     new = a.directory / "app-v2.properties"
     assert f"application.id={product.application_id}-v2\n" in new.read_text("utf-8")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from course_revenue.adjustments import Adjustment, Skipped, read_adjustments, record, skipped
 from course_revenue.settings import Settings
@@ -75,6 +76,30 @@ def test_a_line_that_was_cut_off_while_it_was_written_keeps_nobody_from_going_on
     assert record(file, adjustment("t", 9))
     assert file.read_bytes().startswith(whole)
     assert read_adjustments(file) == [adjustment("t", offset) for offset in (7, 8, 9)]
+
+
+def test_a_last_line_without_an_end_that_somebody_wrote_is_neither_passed_over_nor_cut_off(tmp_path: Path) -> None:
+    """An editor that writes no line end: the adjustment was passed over, and gone with the next one."""
+    file = tmp_path / "adjustments.jsonl"
+    assert record(file, adjustment("t"))
+    whole = file.read_bytes()
+    second = msgspec.json.encode(adjustment("t", 8))
+    for last in (second.replace(b":8", b':"8"'), second + b" # by hand", second[:-3] + b"}", b"[1]", b'{"reason":"a}'):
+        file.write_bytes(whole + last)
+        with pytest.raises(ConfigException, match="line 2 is not an adjustment"):
+            record(file, adjustment("t", 9))
+        assert file.read_bytes() == whole + last
+    file.write_bytes(whole + second + b"  ")
+    assert record(file, adjustment("t", 9))
+    assert read_adjustments(file) == [adjustment("t", offset) for offset in (7, 8, 9)]
+
+
+def test_a_line_that_is_passed_over_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "adjustments.jsonl"
+    assert record(file, adjustment("t"))
+    file.write_bytes(file.read_bytes() + b'{"at":"2026')
+    assert read_adjustments(file) == [adjustment("t")]
+    assert f"{file} ends in 11 bytes of a line that was cut off" in caplog.text
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def decode(record: TopicRecord) -> PurchaseLine | None:
 
 def offsets(records: list[TopicRecord], **selected: frozenset[object]) -> list[tuple[int, int]]:
     selection = Selection(**selected)  # type: ignore[arg-type]  # of the tests' own sets
-    return [line.place for line in choose(rejected_lines(records), selection, decode)]
+    return [line.place for line in choose(rejected_lines(records), selection, decode).lines]
 
 
 def test_a_mark_of_the_same_partition_says_that_a_line_was_replayed() -> None:
@@ -114,5 +114,40 @@ def test_only_lines_behind_a_mark_are_rejected_by_the_job_whose_totals_were_begu
     assert since_rebuilt([rejected(0), mark(1, of=0)]) == ([rejected(0)], {})
     found = since_rebuilt([rejected(0), rejected(7, partition=1), rebuilt(1), rejected(2), rebuilt(8, "b", 1)])
     assert found == ([rejected(2)], {0: "app", 1: "b"})
-    # a replay goes by all of them
-    assert [line.place for line in rejected_lines([rejected(0), rebuilt(1), rejected(2)])] == [(0, 0), (0, 2)]
+
+
+def test_lines_that_a_rebuild_has_read_again_are_not_replayed() -> None:
+    """Each counted twice: the release that knows the type counts the original, and the replay."""
+    records = [rejected(0), rejected(1), rebuilt(2), rejected(7, partition=1)]
+    chosen = choose(rejected_lines(records), Selection(), decode)
+    assert ([line.place for line in chosen.lines], chosen.read_again) == ([(1, 7)], 2)
+    with pytest.raises(RefusedError, match="the line at 0:1 was rejected before the totals were begun anew"):
+        offsets(records, places=frozenset({(0, 1)}))
+    # only the last mark of the partition counts, and a line that was rejected once more is not left out
+    again = [rejected(offset)._replace(headers=rejected(0).headers) for offset in (3, 5)]
+    chosen = choose(rejected_lines([*records, again[0], rebuilt(4), again[1]]), Selection(), decode)
+    assert ([line.place for line in chosen.lines], chosen.read_again) == ([(0, 5), (1, 7)], 1)
+    assert offsets([*records, again[0], rebuilt(4), again[1], mark(6, of=5)]) == [(1, 7)]
+
+
+def test_lines_that_the_input_had_lost_when_the_totals_were_begun_anew_are_replayed() -> None:
+    begun = rebuilt(3)
+    # the lines lay at 100, 101 and 102
+    begin = (headers.REBUILT_WITHOUT, b"in-3@101")
+    records = [rejected(0), rejected(1), rejected(2), begun._replace(headers=[*(begun.headers or ()), begin])]
+    chosen = choose(rejected_lines(records), Selection(), decode)
+    assert ([line.place for line in chosen.lines], chosen.read_again) == ([(0, 0)], 2)
+    for other in (b"in-2@101", b"out-3@101", b"in-3@100", b"nonsense"):
+        lost = begun._replace(headers=[*(begun.headers or ()), (headers.REBUILT_WITHOUT, other)])
+        assert offsets([*records[:3], lost]) == []
+
+
+def test_a_reason_that_nobody_has_is_refused_and_one_that_no_line_has_yet_is_not() -> None:
+    """A misspelt reason was 0 lines, and all was well."""
+    records = [rejected(0), rejected(1, "late")]
+    with pytest.raises(RefusedError, match=r"for lat, and no rule .* topic are: late, unknown_line_type\. .*no_value"):
+        offsets(records, reasons=frozenset({"lat", "late"}))
+    assert offsets(records, reasons=frozenset({"late"})) == [(0, 1)]
+    chosen = choose(rejected_lines(records), Selection(frozenset({"no_value"})), decode)
+    assert chosen.lines == []
+    assert chosen.reasons == {"late", "unknown_line_type"}

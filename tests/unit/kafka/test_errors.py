@@ -91,6 +91,20 @@ def test_a_kafka_python_error(error: Exception, expected: type[KafkaException]) 
     assert str(mapped).startswith("joining group g failed: ")
 
 
+def test_who_reaches_no_broker_is_told_where_to_look() -> None:
+    """With the address of a port at which nobody listens only that it may be tried again was said."""
+    advice = "look whether bootstrap.servers is right, or start the brokers"
+    for error in (kp.KafkaTimeoutError("late"), kp.KafkaConnectionError("gone")):
+        assert advice in str(translate_group_error(error, "connecting to k:9092"))
+    for code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+        assert advice in str(translate(KafkaError(code), "describing topic t"))
+    for moving in (
+        translate(KafkaError(KafkaError.NOT_COORDINATOR), "x"),
+        translate_group_error(kp.NotCoordinatorError(), "x"),
+    ):
+        assert str(moving).endswith("It may be tried again")
+
+
 def test_the_acl_that_is_likely_missing_is_named() -> None:
     assert "Read on the group" in str(translate_group_error(kp.GroupAuthorizationFailedError("g"), "x"))
     assert "transactional ids" in str(translate(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), "x"))

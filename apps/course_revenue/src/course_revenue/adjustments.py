@@ -7,6 +7,8 @@ and the SHA-256 of the record's value (null when it had none). It has no payload
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from course_revenue.settings import Settings
+
+
+log = logging.getLogger(__name__)
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +47,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decode: Final = msgspec.json.Decoder(Adjustment).decode
+_json: Final = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +66,17 @@ class Skipped:
 def read_adjustments(file: Path) -> list[Adjustment]:
     """The adjustments in a file, in their order; none when there is no such file.
 
-    A last line that was cut off while it was written is passed over: no offset was moved for it.
+    A last line that was cut off while it was written is passed over, and logged: no offset was moved for it.
 
     Raises:
         ConfigException: a line is not an adjustment: the file was changed by hand. Or it cannot be read.
     """
     try:
-        text = _kept(file)
+        text, torn = _content(file)
     except OSError as error:
         raise ConfigException(f"the adjustments file {file} cannot be read: {error.strerror or error}") from error
+    if torn:
+        log.warning("%s ends in %d bytes of a line that was cut off while it was written: passed over", file, torn)
     found: list[Adjustment] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -78,18 +86,26 @@ def read_adjustments(file: Path) -> list[Adjustment]:
     return found
 
 
-def _kept(file: Path) -> bytes:
-    """The file without a last line that was cut off."""
+def _content(file: Path) -> tuple[bytes, int]:
+    """The file without a last line that was cut off, and the size of that line."""
     try:
         text = file.read_bytes()
     except FileNotFoundError:
-        return b""
-    whole = text.rfind(b"\n") + 1
+        return b"", 0
+    last = text[text.rfind(b"\n") + 1 :]
+    torn = len(last) if _is_torn(last) else 0
+    return text[: len(text) - torn], torn
+
+
+def _is_torn(last: bytes) -> bool:
+    """Whether a line without an end is the beginning of one; what somebody wrote by hand is for them to put right."""
+    if last.rstrip().endswith(b"}"):
+        return False
     try:
-        _decode(text[whole:])
-    except msgspec.DecodeError:
-        return text[:whole]
-    return text
+        _json.raw_decode(last.decode(errors="replace").lstrip())
+    except ValueError:
+        return bool(last)
+    return False
 
 
 def record(file: Path, adjustment: Adjustment) -> bool:
@@ -102,7 +118,7 @@ def record(file: Path, adjustment: Adjustment) -> bool:
         return False
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as out:
-        kept = _kept(file)
+        kept, _ = _content(file)
         out.truncate(len(kept))
         if kept and not kept.endswith(b"\n"):
             out.write(b"\n")

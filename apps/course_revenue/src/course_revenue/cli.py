@@ -20,7 +20,7 @@ from course_revenue.formats import formats
 from course_revenue.lake.command import app as lake_app
 from course_revenue.loading import load
 from course_revenue.operations import check, check_before_run, rejected_app, skip_record
-from course_revenue.options import Brokers, Config, ConfigFile, Set, as_given, target
+from course_revenue.options import ASKED, Brokers, Config, ConfigFile, Set, as_given, target
 from course_revenue.rebuild import rebuild
 from course_revenue.rebuilding import job_of
 from course_revenue.reconcile import reconcile
@@ -73,20 +73,22 @@ def main() -> None:
 
 
 def commands() -> None:
-    """The command line. A topic that is missing is told with the command that makes it.
+    """The command line. One of the product's topics that is missing is told with the command that makes it.
 
     Raises:
         MissingSourceTopicException: see there.
     """
+    ASKED.set(None)
     try:
         app()
     except MissingSourceTopicException as missing:
-        # a partition that a topic does not have is another mistake
-        if not str(missing).endswith("create it first"):
+        product = ASKED.get()
+        if product is None or missing.topic not in product.topics:
             raise
         raise MissingSourceTopicException(
             f"{missing}: course-revenue topics, with the same --config and --set, makes the product's topics"
-            " (the rejected one with --set course.revenue.on.broken.line=reject)"
+            " (the rejected one with --set course.revenue.on.broken.line=reject)",
+            topic=missing.topic,
         ) from missing
 
 

@@ -39,6 +39,8 @@ NEGATIVE_PRICE: Final = "negative_unit_price"
 BAD_QUANTITY: Final = "quantity_below_one"
 OVERFLOW: Final = "amount_overflow"
 NO_VALUE: Final = "no_value"
+REASONS: Final = frozenset({NO_COURSE, UNKNOWN_TYPE, NEGATIVE_PRICE, BAD_QUANTITY, OVERFLOW, NO_VALUE})
+"""Of all rules."""
 
 
 def check(line: PurchaseLine | None) -> str:

@@ -3,11 +3,13 @@
 A rejected record has the producer's own headers, and behind them why it was rejected and where it lies in the input.
 A replayed record in the input topic has the producer's own, where it lay when it was rejected, and where in the
 rejected topic it was taken from. A mark in the rejected topic says that the totals were begun anew: what lies before
-it in its partition was rejected by a job that is no more. Of a name that stands several times the last one counts.
+it in its partition was rejected by a job that is no more. Of a name that stands several times the last one counts,
+unless it says otherwise.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from course_revenue.model import INT64_MAX
@@ -28,9 +30,12 @@ REPLAYED_OFFSET: Final = "course-revenue.replayed.offset"
 REPLAYED_BY: Final = "course-revenue.replayed.by"
 REBUILT: Final = "course-revenue.rebuilt"
 """The application id whose totals were begun anew."""
+REBUILT_WITHOUT: Final = "course-revenue.rebuilt.without"
+"""Beside it: TOPIC-PARTITION@OFFSET, where the input began then, of a partition without its first lines. Repeatable."""
 
 _MAX_PARTITION: Final = 2**31 - 1
 _LONGEST: Final = len(str(INT64_MAX))
+_WRITTEN: Final = re.compile(r"(.+)-(\d{1,10})@(\d{1,19})", re.ASCII)
 
 
 class Place(NamedTuple):
@@ -39,6 +44,12 @@ class Place(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+    @classmethod
+    def of(cls, text: str) -> Place | None:
+        """What was written by ``str``; None when it is something else."""
+        found = _WRITTEN.fullmatch(text)
+        return None if found is None else cls(found[1], int(found[2]), int(found[3]))
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}@{self.offset}"
@@ -62,6 +73,12 @@ def text(record: TopicRecord, name: str) -> str | None:
     """The last value of a header; None where there is none."""
     found = [value for key, value in record.headers or () if key == name and value is not None]
     return found[-1].decode(errors="replace") if found else None
+
+
+def places(record: TopicRecord, name: str) -> list[Place]:
+    """All values of a header that are places."""
+    found = [Place.of(value.decode(errors="replace")) for key, value in record.headers or () if key == name and value]
+    return [place for place in found if place is not None]
 
 
 def number(record: TopicRecord, name: str) -> int | None:

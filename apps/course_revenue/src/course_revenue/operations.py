@@ -137,8 +137,12 @@ def list_rejected(
     for line in lines:
         payload = [_shown(line.record.key), _shown(line.record.value)] if show_payload else []
         say("\t".join([*_columns(line), *payload]))
-    waiting = sum(not line.replayed for line in lines)
-    note(f"{len(lines):,} rejected lines, {waiting:,} of them not replayed")
+    waiting = [line for line in lines if not line.replayed]
+    again = sum(line.read_again for line in waiting)
+    note(
+        f"{len(lines):,} rejected lines, {len(waiting):,} of them not replayed"
+        + (f", {again:,} of these read again by a rebuild or a switch since" if again else "")
+    )
 
 
 @rejected_app.command("replay")
@@ -156,7 +160,8 @@ def replay_rejected(
 ) -> None:
     """Send rejected lines to the input topic again, as they were: once, and all in one transaction.
 
-    For after a fix: lines that still break the contract are refused. A line is replayed once only.
+    For after a fix: lines that still break the contract are refused. A line is replayed once only, and not at all when
+    a rebuild has read it again since it was rejected.
     """
     at = target(config, settings, bootstrap_server)
     if everything + bool(offset) + bool(reason) != 1:
@@ -173,9 +178,17 @@ def replay_rejected(
         client=at.client,
     )
     say("\t".join(_COLUMNS))
-    for line in chosen:
+    for line in chosen.lines:
         say("\t".join(_columns(line)))
-    note(f"dry run: {len(chosen):,} lines would be replayed" if dry_run else f"replayed {len(chosen):,} lines")
+    for absent in sorted(selection.reasons - chosen.reasons):
+        note(f"no line was rejected for {absent}; in the topic are: {', '.join(sorted(chosen.reasons)) or 'none'}")
+    if chosen.read_again:
+        note(
+            f"left out {chosen.read_again:,} lines that were rejected before the totals were begun anew (a rebuild, a"
+            " switch), which has read them again: they are counted, or rejected once more, and would count twice"
+        )
+    count = len(chosen.lines)
+    note(f"dry run: {count:,} lines would be replayed" if dry_run else f"replayed {count:,} lines")
 
 
 _COLUMNS: Final = ("partition", "offset", "time", "reason", "source", "replayed")

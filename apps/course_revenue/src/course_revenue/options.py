@@ -7,6 +7,7 @@ import re
 import shlex
 import socket
 import sys
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -33,6 +34,10 @@ LogFile = Annotated[Path, typer.Option("--log-file", help="Where the output of t
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the record; else user@host.")]
 
 _SECRET: Final = re.compile(r"password|secret|jaas|token|passphrase|user\.info|keystore\.(key|certificate)")
+
+
+ASKED: Final[ContextVar[Settings | None]] = ContextVar("ASKED", default=None)
+"""The settings that a command was given, once it has asked ``target`` for them: the first, where it makes others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,13 @@ def target(config: Path | None, settings: list[str] | None, bootstrap_server: st
     streams_config = StreamsConfig.load(
         {"application.id": "check"}, without_product_keys(properties), {"bootstrap.servers": brokers}
     )
+    product = Settings.of(properties)
+    if ASKED.get() is None:
+        ASKED.set(product)
     return Target(
         ",".join(streams_config.bootstrap_servers),
         streams_config.admin_config(),
-        Settings.of(properties),
+        product,
         properties,
         streams_config,
     )

@@ -416,8 +416,8 @@ def _warnings(needs: Wanted, seen: Seen) -> Iterator[Finding]:
         yield Finding(
             f"{output} has {has} partitions and {internal[0]} {count}: if partitions were added to it, courses that lie"
             " in another one now have an older total, too, which a reader may take for the latest",
-            f"when it was made with {has} partitions, nothing; else stop every instance, delete {output}, make it anew,"
-            f" and course-revenue rebuild {_as_given(needs)}",
+            f"ignore this, here and at every start, when {output} was made with {has} partitions; else stop every"
+            f" instance, delete {output}, make it anew, and course-revenue rebuild {_as_given(needs)}",
         )
     yield from _weaker(needs, seen)
 

@@ -19,7 +19,7 @@ from course_revenue.adjustments import Adjustment, read_adjustments
 from course_revenue.following import Watched
 from course_revenue.formats import formats
 from course_revenue.headers import Place
-from course_revenue.rejected import mark_rebuilt
+from course_revenue.rejected import ever_held, mark_rebuilt
 from course_revenue.settings import COMMIT_BEFORE
 from course_revenue.topology import build_topology
 from headrace import KafkaStreams, StreamsConfig, TopicPartition
@@ -230,10 +230,10 @@ def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
     reset.carry_out(admin, decided.reset)
     topic = job.needs.settings.rejected
     count = admin.partition_counts([topic]).get(topic, 0)
-    partitions = [TopicPartition(topic, number) for number in range(count)]
-    if admin.list_offsets(partitions, "earliest") != admin.list_offsets(partitions, "latest"):
+    if ever_held(admin, topic, count):
+        begins = [Place(tp.topic, tp.partition, start) for tp, start in sorted(decided.lost.items())]
         with TopicWriter(job.needs.brokers, client=streams.admin_config()) as writer:
-            mark_rebuilt(writer, topic, count, job.application_id)
+            mark_rebuilt(writer, topic, count, job.application_id, begins)
 
 
 def _remove_state(topology: Topology, streams: StreamsConfig, directory: Path) -> None:

@@ -7,7 +7,8 @@ done, but lines are chosen by place or reason; and the input topic may have lost
 behind its line and retention deletes from the front, so that it goes no sooner than the line.
 
 Another kind of mark, one in each partition, says that the totals were begun anew (a rebuild, a switch): lines before it
-may be counted now, by a release that finds nothing wrong with them, or were rejected once more, behind it.
+may be counted now, by a release that finds nothing wrong with them, or were rejected once more, behind it. So none of
+them is replayed, but those that the input did not hold any more when the totals were begun, which the mark says.
 
 Replays of an application share one transactional id. A second one ends the first one's transaction before it reads, and
 then reads up to what any transaction has written, so it sees the marks of all that ever will be visible.
@@ -19,18 +20,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from course_revenue import headers
-from course_revenue.contract import BrokenLineError, check
+from course_revenue.contract import REASONS, BrokenLineError, check
 from course_revenue.errors import RefusedError
 from headrace.errors import SerializationException
+from headrace.records import TopicPartition
 from headrace.topics import TopicReader, TransactionalWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from course_revenue.headers import Place
     from course_revenue.model import PurchaseLine
     from course_revenue.settings import Settings
-    from headrace.topics import TopicRecord, TopicWriter
+    from headrace.topics import TopicAdmin, TopicRecord, TopicWriter
 
 REPLAY: Final = "rejected-replay"
 """Behind the application id and a hyphen: the transactional id of replays."""
@@ -39,12 +41,17 @@ _SHOWN: Final = 5
 
 
 class RejectedLine(NamedTuple):
-    """A record of the rejected topic. ``source`` is where it lay in the input, None where its headers do not say."""
+    """A record of the rejected topic.
+
+    ``source`` is where it lay in the input, None where its headers do not say. ``read_again``: totals that were begun
+    anew after it was rejected have counted it, or it was rejected once more.
+    """
 
     record: TopicRecord
     reason: str
     source: Place | None
     replayed: bool
+    read_again: bool
 
     @property
     def place(self) -> tuple[int, int]:
@@ -70,12 +77,16 @@ def rejected_lines(records: Iterable[TopicRecord]) -> list[RejectedLine]:
     """
     found: list[TopicRecord] = []
     replayed: set[tuple[int, int]] = set()
+    marks: dict[int, TopicRecord] = {}
     for record in records:
         # a line that was rejected again has the headers of its replay, too
         if headers.text(record, headers.REASON) is not None:
             found.append(record)
         elif (offset := headers.number(record, headers.REPLAYED_OFFSET)) is not None:
             replayed.add((record.partition, offset))
+        elif headers.text(record, headers.REBUILT) is not None:
+            last = marks.get(record.partition)
+            marks[record.partition] = record if last is None or last.offset < record.offset else last
     found.sort(key=lambda record: (record.partition, record.offset))
     sent_in = {headers.source(record) for record in found if (record.partition, record.offset) in replayed} - {None}
     return [
@@ -84,9 +95,19 @@ def rejected_lines(records: Iterable[TopicRecord]) -> list[RejectedLine]:
             headers.text(record, headers.REASON) or "",
             source := headers.source(record),
             (record.partition, record.offset) in replayed or source in sent_in,
+            (mark := marks.get(record.partition)) is not None and _read_again(record, source, mark),
         )
         for record in found
     ]
+
+
+def _read_again(record: TopicRecord, source: Place | None, mark: TopicRecord) -> bool:
+    if record.offset > mark.offset:
+        return False
+    return source is None or not any(
+        (begin.topic, begin.partition) == (source.topic, source.partition) and source.offset < begin.offset
+        for begin in headers.places(mark, headers.REBUILT_WITHOUT)
+    )
 
 
 class SinceRebuilt(NamedTuple):
@@ -112,10 +133,32 @@ def since_rebuilt(records: Iterable[TopicRecord]) -> SinceRebuilt:
     return SinceRebuilt([record for partition in sorted(lines) for record in lines[partition]], marks)
 
 
-def mark_rebuilt(writer: TopicWriter | TransactionalWriter, topic: str, partitions: int, application_id: str) -> None:
-    """Marks that the totals of an application are begun anew."""
+def ever_held(admin: TopicAdmin, topic: str, partitions: int) -> bool:
+    """Whether the topic has, or had, a record: without a mark nobody can say whose lines its retention has taken."""
+    ends = admin.list_offsets([TopicPartition(topic, number) for number in range(partitions)], "latest")
+    return any(end > 0 for end in ends.values())
+
+
+def mark_rebuilt(
+    writer: TopicWriter | TransactionalWriter,
+    topic: str,
+    partitions: int,
+    application_id: str,
+    begins: Iterable[Place] = (),
+) -> None:
+    """Marks that the totals of an application are begun anew.
+
+    Args:
+        writer: to the brokers.
+        topic: the rejected topic.
+        partitions: how many it has.
+        application_id: whose totals.
+        begins: where the input begins, of each partition that has lost its first lines: they are not read again.
+    """
+    without = [(headers.REBUILT_WITHOUT, str(place).encode()) for place in begins]
     for partition in range(partitions):
-        writer.send(topic, None, None, headers=[(headers.REBUILT, application_id.encode())], partition=partition)
+        mark = [(headers.REBUILT, application_id.encode()), *without]
+        writer.send(topic, None, None, headers=[*mark], partition=partition)
 
 
 def read_rejected(
@@ -143,33 +186,50 @@ def read_rejected(
         return rejected_lines(reader.to_end(ends=reader.written_ends() if all_written else None))
 
 
+class Chosen(NamedTuple):
+    """The lines to replay, how many others were read again since they were rejected, and the reasons in the topic."""
+
+    lines: list[RejectedLine]
+    read_again: int
+    reasons: frozenset[str]
+
+
 def choose(
     lines: Iterable[RejectedLine], selection: Selection, decode: Callable[[TopicRecord], PurchaseLine | None]
-) -> list[RejectedLine]:
+) -> Chosen:
     """The lines to replay.
 
     Args:
-        lines: all of the topic. Of those that were rejected more than once from one place in the input, one is chosen.
+        lines: all of the topic. Of those that were rejected more than once from one place in the input, one is chosen,
+            and none of those that were read again: they would count twice.
         selection: which of them.
         decode: gives a record's line; for checking that it keeps the contract now.
 
     Raises:
-        RefusedError: a place has no rejected line, or one that was replayed already; or a line is broken still:
-            replayed, it would be rejected again, or stop the job.
+        RefusedError: a place has no rejected line, or one that was replayed already or read again; no rule has a
+            reason, and no line; or a line is broken still: replayed, it would be rejected again, or stop the job.
     """
     known = {line.place: line for line in lines}
     for place in sorted(selection.places):
-        if place not in known:
-            raise RefusedError(f"there is no rejected line at {_named(place)}: course-revenue rejected list shows them")
-        if known[place].replayed:
-            raise RefusedError(f"the line at {_named(place)} was replayed already")
+        _may_be_replayed(place, known.get(place))
+    reasons = frozenset(line.reason for line in known.values())
+    unknown = sorted(selection.reasons - reasons - REASONS)
+    if unknown:
+        raise RefusedError(
+            f"no line was rejected for {', '.join(unknown)}, and no rule has that name. In the topic are:"
+            f" {', '.join(sorted(reasons)) or 'none'}. The rules are: {', '.join(sorted(REASONS))}"
+        )
     chosen: list[RejectedLine] = []
     sources: set[Place] = set()
+    left_out: set[Place | tuple[int, int]] = set()
     for line in known.values():
         wanted = (line.place in selection.places or not selection.places) and (
             line.reason in selection.reasons or not selection.reasons
         )
         if not wanted or line.replayed or line.source in sources:
+            continue
+        if line.read_again:
+            left_out.add(line.source or line.place)
             continue
         chosen.append(line)
         if line.source is not None:
@@ -182,7 +242,19 @@ def choose(
             f"{len(broken)} of {len(chosen)} lines still break the contract of this release: {some}{more}. Replayed,"
             " they would be rejected again, or stop the job; choose others by --offset or --reason"
         )
-    return chosen
+    return Chosen(chosen, len(left_out - sources), reasons)
+
+
+def _may_be_replayed(place: tuple[int, int], line: RejectedLine | None) -> None:
+    if line is None:
+        raise RefusedError(f"there is no rejected line at {_named(place)}: course-revenue rejected list shows them")
+    if line.replayed:
+        raise RefusedError(f"the line at {_named(place)} was replayed already")
+    if line.read_again:
+        raise RefusedError(
+            f"the line at {_named(place)} was rejected before the totals were begun anew (a rebuild, a switch), which"
+            " has read it again: it is counted, or rejected once more behind it. Replayed, it would count twice"
+        )
 
 
 def replay(
@@ -196,7 +268,7 @@ def replay(
     dry_run: bool = False,
     client: Mapping[str, Any] | None = None,
     timeout_s: float = 60.0,
-) -> Sequence[RejectedLine]:
+) -> Chosen:
     """Sends rejected lines to the input topic again, all of them in one transaction.
 
     Key, value, timestamp, partition and the producer's own headers are those that the line had; more headers say where
@@ -214,7 +286,7 @@ def replay(
         timeout_s: longest wait for the brokers without progress, in seconds.
 
     Returns:
-        The lines that were, or would be, sent.
+        The lines that were, or would be, sent, and what was left out.
 
     Raises:
         RefusedError: see ``choose``. Nothing was sent.
@@ -228,7 +300,7 @@ def replay(
     with TransactionalWriter(bootstrap_servers, transactional_id, client=client, timeout_s=timeout_s) as writer:
         lines = read_rejected(bootstrap_servers, settings, all_written=True, client=client, timeout_s=timeout_s)
         chosen = choose(lines, selection, decode)
-        for line in chosen:
+        for line in chosen.lines:
             record = line.record
             taken_from = [
                 (headers.REPLAYED_PARTITION, str(record.partition).encode()),

@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -37,7 +36,6 @@ E = TypeVar("E", bound=Enum)
 
 PREFIX: Final = "course.revenue."
 COMMIT_BEFORE: Final = "course.revenue.commit.before"
-_PLACE: Final = re.compile(r"(.+)-(\d+)@(\d+)")
 _LONGEST_MS: Final = 10 * 366 * 24 * 3_600_000
 
 
@@ -93,10 +91,15 @@ class Settings:
             field, parse = row
             given[field] = parse(key, value)
         settings = cls(**given)
-        names = (settings.lines, settings.courses, settings.output, settings.rejected)
+        names = settings.topics
         if len(set(names)) < len(names):
             raise ConfigException(f"the topics of course-revenue must be different from each other: {', '.join(names)}")
         return settings
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of the product's topics."""
+        return self.lines, self.courses, self.output, self.rejected
 
 
 def without_product_keys(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,8 +138,8 @@ def _milliseconds(key: str, value: object) -> int:
 
 
 def _places(key: str, value: object) -> tuple[Place, ...]:
-    found = [_PLACE.fullmatch(text.strip()) for text in str(value).split(",") if text.strip()]
-    places = tuple(Place(match[1], int(match[2]), int(match[3])) for match in found if match is not None)
+    found = [Place.of(text.strip()) for text in str(value).split(",") if text.strip()]
+    places = tuple(place for place in found if place is not None)
     if len(places) < len(found):
         raise ConfigException(f"{key} must be places such as commerce.purchase_line-3@4711, not {value!r}")
     return places

@@ -24,7 +24,7 @@ from course_revenue.headers import source
 from course_revenue.model import Revenue
 from course_revenue.options import Target, as_given, target
 from course_revenue.reconciling import reconcile_job
-from course_revenue.rejected import mark_rebuilt, since_rebuilt
+from course_revenue.rejected import ever_held, mark_rebuilt, since_rebuilt
 from course_revenue.settings import PREFIX
 from course_revenue.succession import Succession, give_place, succession
 from course_revenue.topics import wanted_topics
@@ -319,6 +319,7 @@ def _put_rejected(shadow: Shadow, writer: TransactionalWriter) -> None:
     topic = live.settings.rejected
     with _admin(shadow) as admin:
         counts = admin.partition_counts([topic, beside.rejected])
+        held = ever_held(admin, topic, counts.get(topic, 0))
     if topic not in counts:
         return
     known = since_rebuilt(_records(live, topic))
@@ -327,7 +328,8 @@ def _put_rejected(shadow: Shadow, writer: TransactionalWriter) -> None:
     if known.marks.get(0) == shadow.application_id:
         # a switch that was cut short
         there = {source(record) for record in known.lines}
-    elif known.lines or of_shadow:
+    elif held or of_shadow:
+        # not where the input began: some of what it has lost by now the shadow has read, and those would count twice
         mark_rebuilt(writer, topic, counts[topic], shadow.application_id)
     for record in of_shadow:
         if source(record) not in there:

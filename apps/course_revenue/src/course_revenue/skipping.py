@@ -74,8 +74,9 @@ def skip(
 
     Raises:
         NotNextError: records lie before it that are not counted. Nothing was changed.
-        RefusedError: instances are running, the job is past the record, or there is none. Nothing was changed.
-        MissingSourceTopicException: there is no such topic or partition.
+        RefusedError: instances are running, the job is past the record, there is none, or no such partition. Nothing
+            was changed.
+        MissingSourceTopicException: there is no such topic.
         TimeoutException: the brokers do not answer, or a transaction that moves offsets stays open.
         StreamsException: the offset could not be moved, as when an instance was started meanwhile. The adjustment may
             be written by then: the same command goes on from there.

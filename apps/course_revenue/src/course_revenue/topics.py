@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
 from course_revenue.contract import OnBrokenLine
 from course_revenue.model import Course, PurchaseLine
 from course_revenue.sample import sample
-from headrace.errors import SerializationException
+from headrace.errors import MissingSourceTopicException, SerializationException
 from headrace.serdes import JsonSerde
-from headrace.topics import NewTopic, TopicReader, TopicWriter
+from headrace.topics import NewTopic, TopicAdmin, TopicReader, TopicWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from course_revenue.formats import Formats
     from course_revenue.sample import SampleRecord, SampleSize
@@ -94,7 +95,11 @@ def load_records(
 
     Returns:
         The number of lines, repeated ones included. All have arrived.
+
+    Raises:
+        MissingSourceTopicException: one of the topics does not exist. Nothing was sent.
     """
+    _must_exist(bootstrap_servers, (settings.lines, settings.courses), client or {})
     lines, recode, began = 0, recoder(values), time.monotonic()
     with TopicWriter(bootstrap_servers, client=client) as writer:
         for record in records:
@@ -111,6 +116,17 @@ def load_records(
                     time.sleep(ahead_s)
     tell(lines)
     return lines
+
+
+def _must_exist(bootstrap_servers: str, topics: Sequence[str], client: Mapping[str, Any]) -> None:
+    """A writer is told late, once much has been given to it."""
+    with contextlib.closing(TopicAdmin({**client, "bootstrap.servers": bootstrap_servers})) as admin:
+        there = admin.partition_counts(topics)
+    for topic in topics:
+        if topic not in there:
+            raise MissingSourceTopicException(
+                f"there is no topic {topic} at {bootstrap_servers}: create it first", topic=topic
+            )
 
 
 def recoder(values: Formats | None) -> Callable[[str, SampleRecord], bytes | None]:

@@ -212,7 +212,7 @@ class Follower(Watcher):
         finally:
             admin.close()
         if found is None:
-            raise MissingSourceTopicException(f"there is no topic {source.topic}: create it first")
+            raise MissingSourceTopicException(f"there is no topic {source.topic}: create it first", topic=source.topic)
         return found
 
     def _follow(self, reader: TopicReader) -> None:

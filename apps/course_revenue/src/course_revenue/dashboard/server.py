@@ -177,7 +177,7 @@ def address_of(at: socket.socket) -> str:
 
 
 class _Connection(H11Protocol):
-    """Ends connections that ask for nothing, and those beyond what pages need.
+    """Ends connections that ask for nothing, at first or any more, and those beyond what pages need.
 
     Else such clients take every file that the process may open: nobody gets the page any more, and asyncio says so
     thousands of times a second.
@@ -189,12 +189,22 @@ class _Connection(H11Protocol):
         if len(self.connections) > _MOST_CONNECTIONS:
             transport.abort()
         else:
-            self.loop.call_later(_ASKS_WITHIN_S, self._must_have_asked)
+            self._must_ask()
 
-    def _must_have_asked(self) -> None:
-        # None until there is a whole request, whatever its type says
-        if cast("object | None", self.cycle) is None:
-            self.transport.close()
+    def on_response_complete(self) -> None:
+        """See the base, which waits without an end for the rest of a request that has begun."""
+        self._must_ask()
+        super().on_response_complete()
+
+    def _must_ask(self) -> None:
+        # None until there is a whole request, whatever its type says; each request has one of its own
+        last = cast("object | None", self.cycle)
+
+        def look() -> None:
+            if self.cycle is last:
+                self.transport.close()
+
+        self.loop.call_later(_ASKS_WITHIN_S, look)
 
 
 class _Server(uvicorn.Server):
