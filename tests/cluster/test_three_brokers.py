@@ -41,18 +41,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str | None)
             os.kill(pid, 0)
 
 
+def make(topics: list[NewTopic], brokers: str) -> None:
+    """Make topics, and wait until each of the brokers knows them: a client may ask any."""
+    for made in AdminClient({"bootstrap.servers": brokers}).create_topics(topics).values():
+        made.result(timeout=30)
+    wanted = {topic.topic for topic in topics}
+
+    def known() -> bool:
+        # a client of its own each time: one that knows the others may ask them instead
+        answers = (AdminClient({"bootstrap.servers": broker}).list_topics(timeout=30) for broker in brokers.split(","))
+        return all(wanted <= answer.topics.keys() for answer in answers)
+
+    wait_until(known, "each broker knows the topics")
+
+
 def test_tasks_run_in_the_racks_of_their_partitions_and_copies_are_in_other_zones(
     cluster: LocalCluster, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     source, out = unique("in"), unique("out")
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     # a partition has its only replica on one broker, and so in one rack
     topics = [
         NewTopic(source, PARTITIONS, replica_assignment=[[1 + number % 3] for number in range(PARTITIONS)]),
         NewTopic(out, PARTITIONS, config={"cleanup.policy": "compact"}),
     ]
-    for made in admin.create_topics(topics).values():
-        made.result(timeout=30)
+    make(topics, cluster.bootstrap_servers)
     settings: dict[str, Any] = {
         "application.id": unique("app"),
         "bootstrap.servers": cluster.bootstrap_servers,
@@ -112,8 +124,7 @@ def test_three_brokers_lose_one_and_take_it_back_and_a_topic_that_wants_all_of_t
         NewTopic(strict, 2, config={"min.insync.replicas": "3"}),
         NewTopic(led, 1, replica_assignment=[[2, 1, 3]]),
     ]
-    for made in admin.create_topics(topics).values():
-        made.result(timeout=30)
+    make(topics, brokers)
     topic = admin.list_topics(source, timeout=15).topics[source]
     assert all(len(partition.replicas) == 3 for partition in topic.partitions.values())
     settings = {
