@@ -43,7 +43,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str | None)
 
 def make(topics: list[NewTopic], brokers: str) -> None:
     """Make topics, and wait until each of the brokers knows them: a client may ask any."""
-    for made in AdminClient({"bootstrap.servers": brokers}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for made in admin.create_topics(topics).values():
         made.result(timeout=30)
     wanted = {topic.topic for topic in topics}
 
