@@ -5,12 +5,15 @@ from __future__ import annotations
 import http.client
 import socket
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from browser.synthetic import SyntheticDashboard
 from course_revenue.dashboard import server
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import pytest
 
 
@@ -19,10 +22,7 @@ HALF_A_REQUEST = b"GET /live HTTP/1.1\r\nX: "
 
 def test_no_more_connections_are_kept_than_pages_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """They took every file that the process may open, and half a million lines went to the log."""
-    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 20)
-    monkeypatch.setattr(server, "_ASKS_WITHIN_S", 60.0)
-    with SyntheticDashboard() as page:
-        page.live()
+    with page_for_few(monkeypatch, asks_within_s=60.0) as page:
         mute = [connected(page) for _ in range(20)]
         assert ended(connected(page))
         for connection in mute:
@@ -31,10 +31,7 @@ def test_no_more_connections_are_kept_than_pages_need(monkeypatch: pytest.Monkey
 
 
 def test_clients_that_ask_for_nothing_do_not_keep_the_page_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 20)
-    monkeypatch.setattr(server, "_ASKS_WITHIN_S", 0.3)
-    with SyntheticDashboard() as page:
-        page.live()
+    with page_for_few(monkeypatch, asks_within_s=0.3) as page:
         mute = [connected(page) for _ in range(20)]
         mute[0].sendall(HALF_A_REQUEST)
         assert all(ended(connection) for connection in mute)
@@ -43,10 +40,7 @@ def test_clients_that_ask_for_nothing_do_not_keep_the_page_from_others(monkeypat
 
 def test_clients_that_have_asked_once_and_begin_to_ask_again_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """uvicorn waits without an end once a second request has begun: they kept the page from others."""
-    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 20)
-    monkeypatch.setattr(server, "_ASKS_WITHIN_S", 0.3)
-    with SyntheticDashboard() as page:
-        page.live()
+    with page_for_few(monkeypatch, asks_within_s=0.3) as page:
         slow = [connected(page) for _ in range(20)]
         for connection in slow:
             connection.sendall(b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -56,6 +50,16 @@ def test_clients_that_have_asked_once_and_begin_to_ask_again_are_let_go(monkeypa
             connection.sendall(HALF_A_REQUEST)
         assert all(ended(connection) for connection in slow)
         wait_until_it_answers(page)
+
+
+@contextmanager
+def page_for_few(monkeypatch: pytest.MonkeyPatch, asks_within_s: float) -> Generator[SyntheticDashboard]:
+    """A live page that keeps 20 connections."""
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(server, "_ASKS_WITHIN_S", asks_within_s)
+    with SyntheticDashboard() as page:
+        page.live()
+        yield page
 
 
 def connected(page: SyntheticDashboard) -> socket.socket:
