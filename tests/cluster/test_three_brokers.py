@@ -140,7 +140,11 @@ def test_three_brokers_lose_one_and_take_it_back_and_a_topic_that_wants_all_of_t
         running(counting(source, strict), settings) as streams,
         totals_of(brokers, strict) as totals,
         closing(TopicAdmin({"bootstrap.servers": brokers})) as ours,
+        ExitStack() as others,
     ):
+        # each broker calls any of them the controller: for some of these it is the one that dies
+        clients = [others.enter_context(closing(TopicAdmin({"bootstrap.servers": brokers}))) for _ in range(6)]
+        assert all(client.partition_counts([source]) == {source: 2} for client in clients)
         of_the_dead = [TopicPartition(led, 0)]
         assert ours.list_offsets(of_the_dead, "latest") == {of_the_dead[0]: 0}
         write(brokers, source, 100)
@@ -157,7 +161,7 @@ def test_three_brokers_lose_one_and_take_it_back_and_a_topic_that_wants_all_of_t
         wait_until(lambda: in_sync() == {2}, "the dead one's copies are out of sync")
         # a client that knows no more of the dead one than that it is not there has to find who leads now: restores
         # stood still until brokers' metadata aged, for 15 minutes
-        ours.topic_ids([source])
+        assert all(client.partition_counts([source]) == {source: 2} for client in (ours, *clients))
 
         def found() -> object:
             with suppress(TimeoutException):

@@ -33,7 +33,7 @@ from headrace.kafka.group_admin import LazyGroupAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from headrace.records import OffsetAndMetadata
 
@@ -158,6 +158,7 @@ class TopicAdmin:
         names = sorted(set(topics))
         if not names:
             return {}
+        self._find_controller()
         futures: dict[str, concurrent.futures.Future[Any]] = self._client.describe_topics(
             TopicCollection(names), request_timeout=self._timeout_s
         )
@@ -180,17 +181,16 @@ class TopicAdmin:
 
     def list_topics(self) -> frozenset[str]:
         """The names of all topics that this principal may see, internal ones included."""
-        deadline, patience_s = time.monotonic() + self._timeout_s, _FIRST_PATIENCE_S
-        while True:
-            left_s = deadline - time.monotonic()
+
+        def ask(timeout_s: float) -> frozenset[str]:
             try:
-                return frozenset(self._client.list_topics(timeout=min(patience_s, left_s)).topics)
+                return frozenset(self._client.list_topics(timeout=timeout_s).topics)
             except ClientException as error:
                 # the call itself would not end before its time is up when the brokers do not let us in
                 self._check_entry("listing topics")
-                if patience_s >= left_s:
-                    raise translate(error, "listing topics") from error
-            patience_s *= 2
+                raise translate(error, "listing topics") from error
+
+        return self._patiently(ask)
 
     def create_topics(self, topics: Iterable[NewTopic]) -> frozenset[str]:
         """Create topics and wait until the brokers know them.
@@ -207,6 +207,7 @@ class TopicAdmin:
         ]
         if not wanted:
             return frozenset()
+        self._find_controller()
         futures: dict[str, concurrent.futures.Future[Any]] = self._client.create_topics(
             wanted, request_timeout=self._timeout_s, operation_timeout=self._timeout_s
         )
@@ -233,6 +234,7 @@ class TopicAdmin:
         names = sorted(set(topics))
         if not names:
             return frozenset()
+        self._find_controller()
         futures: dict[str, concurrent.futures.Future[Any]] = self._client.delete_topics(
             names, request_timeout=self._timeout_s, operation_timeout=self._timeout_s
         )
@@ -255,7 +257,7 @@ class TopicAdmin:
         try:
             if self.partition_counts([_TRANSACTION_LOG]):
                 return
-            nodes = self._result(self._client.describe_cluster(request_timeout=self._timeout_s), "counting brokers", ())
+            nodes = self._find_controller()
             broker = _api.ConfigResource(_api.ResourceType.BROKER, str(nodes.controller.id))
             (future,) = self._client.describe_configs([broker], request_timeout=self._timeout_s).values()
             needed = int(self._result(future, "reading the brokers' settings", ())[_TRANSACTION_COPIES].value)
@@ -290,6 +292,7 @@ class TopicAdmin:
         names = sorted(set(topics))
         if not names:
             return {}
+        self._find_controller()
         futures: dict[Any, concurrent.futures.Future[Any]] = self._client.describe_configs(
             [_api.ConfigResource(_api.ResourceType.TOPIC, name) for name in names], request_timeout=self._timeout_s
         )
@@ -529,6 +532,36 @@ class TopicAdmin:
                 raise _Missing from error
             self._check_entry(doing)
             raise translate(error, doing, needs) from error
+
+    def _find_controller(self) -> Any:
+        """Have the client know a controller that answers; returns the brokers that one knows.
+
+        What is asked of topics and their configs goes to the controller. The client waits for the one it remembers, for
+        ever, and does not look for another when that broker is away.
+        """
+
+        def ask(timeout_s: float) -> Any:
+            try:
+                return self._result(
+                    self._client.describe_cluster(request_timeout=timeout_s), "asking the controller", ()
+                )
+            except TimeoutException:
+                self._look_for_leaders()
+                raise
+
+        return self._patiently(ask)
+
+    def _patiently(self, ask: Callable[[float], T]) -> T:
+        """Ask with little time first, and with more and more of it as long as none is the answer."""
+        deadline, patience_s = time.monotonic() + self._timeout_s, _FIRST_PATIENCE_S
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                return ask(min(patience_s, left_s))
+            except TimeoutException:
+                if patience_s >= left_s or time.monotonic() + _EVENTS_EVERY_S >= deadline:
+                    raise
+            patience_s *= 2
 
     def _look_for_leaders(self) -> frozenset[str]:
         """Have the client look the leaders up again; returns the topics there are, none when nobody answers.

@@ -745,6 +745,7 @@ class StreamThread:
         task.resume_from(restored.committed)
         task.complete_restoration()
         self._running[task.id] = task
+        self._purge_due = True  # what its former owner committed last may not be deleted yet
         self._shared.positions.running(task)
         for partition in task.partitions:
             self._by_partition[partition] = task
@@ -789,7 +790,14 @@ class StreamThread:
             if tp.topic in self._plan.repartition_topics
         }
         if offsets:
-            self._updater.submit(lambda: self._admin.delete_records(offsets))
+            self._updater.submit(lambda: self._delete_records(offsets))
+
+    def _delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            self._admin.delete_records(offsets)
+        except KafkaException:
+            self._purge_due = True
+            raise
 
     def _look_after_topics(self) -> None:
         """Look at the topics, at once and then now and then.

@@ -46,12 +46,7 @@ def test_internal_topics_and_committed_offsets_are_as_java_makes_them(
         "segment.bytes": "52428800",
     }
 
-    def purged() -> bool:
-        committed = admin.committed(group)
-        starts = admin.offsets(repartition, "earliest")
-        return starts == {number: committed[repartition, number][0] for number in starts} and max(starts.values()) > 0
-
-    wait_until(purged, "the repartition topic is purged up to the committed offsets", detail=product.tails)
+    wait_until(lambda: purged(product), "the repartition topic is purged up to its commits", detail=product.tails)
     assert all(
         start <= admin.committed(group)[repartition, n][0]
         for n, start in admin.offsets(repartition, "earliest").items()
@@ -100,6 +95,27 @@ def test_internal_topics_and_committed_offsets_are_as_java_makes_them(
         *("--bootstrap-server", product.bootstrap, "--describe", "--group", group, "--state"),
     )
     assert "Empty" in state
+
+
+def purged(product: Product) -> bool:
+    """Whether the repartition topic had records, and those committed are deleted."""
+    repartition = product.internal(REPARTITION)
+    committed = product.admin.committed(product.application_id)
+    starts = product.admin.offsets(repartition, "earliest")
+    return starts == {number: committed[repartition, number][0] for number in starts} and max(starts.values()) > 0
+
+
+def test_what_one_instance_did_not_purge_the_next_one_does(product_factory: ProductFactory) -> None:
+    product = product_factory(2)
+    product.load(500)
+    watch = product.watch()
+    first = product.instance("a").start()
+    watch.wait_for(500, "the totals", product.tails)
+    first.stop()
+    assert not purged(product)
+    # it has nothing to process, and so nothing to commit
+    product.instance("b", repartition_purge_interval_ms=300).start()
+    wait_until(lambda: purged(product), "what was left is deleted", detail=product.tails)
 
 
 def internal(product: Product, application_id: str) -> dict[str, tuple[int, dict[str, str]]]:

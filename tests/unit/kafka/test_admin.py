@@ -14,11 +14,11 @@ from confluent_kafka import KafkaError
 from confluent_kafka import KafkaException as ClientException
 
 from headrace.errors import MissingSourceTopicException, TimeoutException
-from headrace.kafka import TopicAdmin
+from headrace.kafka import NewTopic, TopicAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LOG = TopicPartition("changelog", 3)
 INVALID = -1001
@@ -77,6 +77,69 @@ def test_who_leads_is_looked_up_again_when_the_client_knows_none(
     with pytest.raises(error):
         admin.list_offsets([LOG], "latest")
     assert client.looked_up == 1
+
+
+class _ForgottenController:
+    """Waits for a controller that is away until somebody has it look for another; topics are described by that one."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self.asked: list[str] = []
+
+    def _answer(self, call: str, result: object) -> Future[Any]:
+        self.asked.append(call)
+        answer: Future[Any] = Future()
+        if self.known:
+            answer.set_result(result)
+        else:
+            answer.set_exception(ClientException(KafkaError(KafkaError._TIMED_OUT, "Timed out waiting for controller")))
+        return answer
+
+    def describe_cluster(self, **_: Any) -> Future[Any]:
+        return self._answer("describe_cluster", SimpleNamespace(nodes=[]))
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        return {"in": self._answer("describe_topics", SimpleNamespace(topic_id="id", partitions=[1, 2]))}
+
+    def create_topics(self, topics: list[Any], **_: Any) -> dict[str, Future[Any]]:
+        return {"in": self._answer("create_topics", None)}
+
+    def delete_topics(self, topics: list[str], **_: Any) -> dict[str, Future[Any]]:
+        return {"in": self._answer("delete_topics", None)}
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        return {resources[0]: self._answer("describe_configs", {})}
+
+    def list_topics(self, **_: Any) -> SimpleNamespace:
+        self.known = True
+        return SimpleNamespace(topics={})
+
+    def poll(self, _: float) -> None:
+        """Has no events."""
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer", "call"),
+    [
+        (lambda admin: admin.partition_counts(["in"]), {"in": 2}, "describe_topics"),
+        (lambda admin: admin.topic_ids(["in"]), {"in": "id"}, "describe_topics"),
+        (lambda admin: admin.topic_configs(["in"]), {"in": {}}, "describe_configs"),
+        (lambda admin: admin.create_topics([NewTopic("in", 2)]), frozenset(), "create_topics"),
+        (lambda admin: admin.delete_topics(["in"]), frozenset(), "delete_topics"),
+    ],
+)
+def test_another_controller_is_looked_for_when_the_one_remembered_is_away(
+    ask: Callable[[TopicAdmin], object],
+    answer: object,
+    call: str,
+    admin: TopicAdmin,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client whose controller had died waited for it with every request, until its metadata aged."""
+    client = _ForgottenController()
+    monkeypatch.setattr(admin, "_client", client)
+    assert ask(admin) == answer
+    assert client.asked[:3] == ["describe_cluster", "describe_cluster", call]
 
 
 def test_no_record_is_that_young(admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
