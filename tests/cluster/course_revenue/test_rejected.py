@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster.course_revenue.product import START_MS, Product, lines, wait_until
+from cluster.course_revenue.killed import killed_before
+from cluster.course_revenue.product import START_MS, Product, command, lines, wait_until
 from course_revenue import headers
 from course_revenue.headers import Place
 from course_revenue.model import PurchaseLine
-from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
+from course_revenue.rejected import REPLAY, RejectedLine, Selection, read_rejected, replay
 from course_revenue.settings import Settings
 
-from headrace.errors import TimeoutException
+from headrace.errors import TaskMigratedException, TimeoutException
 from headrace.serdes import JsonDeserializer
 from headrace.topics import TopicWriter, TransactionalWriter
 
@@ -91,3 +92,31 @@ def test_rejected_lines_go_in_again_as_they_were_and_once(product_factory: Produ
         ),
     )
     assert [line.replayed for line in read_rejected(product.bootstrap, settings)] == [True] * 3
+
+
+def test_a_line_is_not_both_read_again_by_a_rebuild_and_replayed(product_factory: ProductFactory) -> None:
+    product = product_factory(2)
+    names = product.topics
+    settings = Settings(names["lines"], names["courses"], names["output"], names["rejected"])
+    a = product.instance("a", course_revenue_on_broken_line="reject").start()
+    watch = product.watch()
+    good, other = lines(2, "course-a")
+    key, gift = other.key, other.value.replace(b'"sale"', b'"gift"')
+    product.send_raw(gift, key, timestamp_ms=START_MS, partition=0)
+    product.send([good])
+    watch.wait_for(1, "the line that is right", a.tail)
+    wait_until(lambda: read_rejected(product.bootstrap, settings), "the other one is rejected", detail=a.tail)
+    a.stop()
+    before = product.admin.read(settings.lines)
+
+    # a replay has chosen the line, and sent it, when a rebuild begins; that is killed before it has reset anything
+    with TransactionalWriter(product.bootstrap, f"{product.application_id}-{REPLAY}") as writer:
+        writer.send(settings.lines, key, gift)
+        killed_before("headrace.topics:TopicAdmin.delete_topics", a, "rebuild", "--yes")
+        with pytest.raises(TaskMigratedException):
+            writer.commit()
+    assert product.admin.read(settings.lines) == before
+    # and one that begins now knows of the rebuild, which is given once more
+    assert replayed(product, settings, Selection()) == []
+    assert "agree with the input" in command(a, "rebuild", "--yes")
+    assert product.admin.read(settings.lines) == before

@@ -192,8 +192,8 @@ def test_readers_and_operators_each_with_what_is_printed_for_it(allowed: Allowed
         assert f"Create on topic {topics['output']}.v2" in command(shadow, *building, code=1)
     assert "the shadow agrees with the input" in command(shadow, *building)
     job.stop()
-    with allowed.without(switch, "Write", "transactional-id", f"{app_id}-switch"):
-        assert f"Write on transactional id {app_id}-switch" in command(switch, *building, "--switch", code=1)
+    with allowed.without(switch, "Write", "transactional-id", f"{app_id}-rejected-replay"):
+        assert f"Write on transactional id {app_id}-rejected-replay" in command(switch, *building, "--switch", code=1)
     assert "start the instances with the new file" in command(switch, *building, "--switch")
 
     # what the job has left: one changelog that may not be seen is not left there without a word

@@ -16,7 +16,6 @@ from course_revenue.contract import OnBrokenLine
 from course_revenue.preflight import PROBE
 from course_revenue.rehearsal import REHEARSAL, rehearsal_id
 from course_revenue.rejected import REPLAY
-from course_revenue.shadow import SWITCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -156,8 +155,9 @@ def _rebuild(job: Job) -> _Grants:
     yield from _reset(job)
     # what may be left of a time when lines were deduped
     yield from _topics("Delete", f"{job.internal}{dedupe.STORE}-changelog")
-    # a mark, where it has lines
+    # a mark, where it has lines, by which replays are ended
     yield from _topics("Write", job.needs.settings.rejected)
+    yield Grant("Write", "transactional-id", f"{job.internal}{REPLAY}")
     yield from _reconcile(job)
 
 
@@ -178,7 +178,7 @@ def _switch(job: Job) -> _Grants:
     yield from _topics("Delete", *_own(Job(job.shadow))[2:])
     yield from _topics("Write", job.needs.settings.output, job.needs.settings.rejected)
     yield Grant("Read", "group", job.application_id)
-    yield Grant("Write", "transactional-id", f"{job.internal}{SWITCH}")
+    yield Grant("Write", "transactional-id", f"{job.internal}{REPLAY}")
 
 
 def _rehearse(job: Job) -> _Grants:

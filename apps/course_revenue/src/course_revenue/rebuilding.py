@@ -19,12 +19,13 @@ from course_revenue.adjustments import Adjustment, read_adjustments
 from course_revenue.following import Watched
 from course_revenue.formats import formats
 from course_revenue.headers import Place
-from course_revenue.rejected import ever_held, mark_rebuilt
+from course_revenue.rejected import REPLAY, ever_held, mark_rebuilt
 from course_revenue.settings import COMMIT_BEFORE
 from course_revenue.topology import build_topology
 from headrace import KafkaStreams, StreamsConfig, TopicPartition
+from headrace.errors import IllegalStateException, StreamsException
 from headrace.tools import reset
-from headrace.topics import TopicWriter
+from headrace.topics import TopicWriter, TransactionalWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -213,27 +214,48 @@ def _what_stays_wrong(job: Job, seen: Seen) -> Sequence[str]:
 
 
 def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
-    """Removes local state, then resets the application id at the brokers, and says so in the rejected topic.
+    """Removes local state, says in the rejected topic that totals begin anew, then resets the application id.
 
     Raises:
         LockException: a process uses the local state. Nothing was changed.
         IllegalStateException: the plan has refusals. Nothing was changed.
+        TaskMigratedException: a replay of rejected lines was begun meanwhile. Only local state is gone.
         TimeoutException: a transaction of the job stays open, or the brokers do not answer.
         StreamsException: a step failed, as when an instance was started meanwhile; the command may be given again.
     """
     job = decided.job
+    if decided.refusals:
+        raise IllegalStateException(f"nothing was changed: {'; '.join(decided.refusals)}")
     # an offset inside an unfinished transaction could still replace one that is set here
     if reset.look(admin, job.request).group.type is not None:
         admin.group_offsets(job.application_id, stable=True)
     for directory in job.state_dirs:
         _remove_state(job.topology, streams, directory)
+    _mark(admin, decided, streams)
     reset.carry_out(admin, decided.reset)
+
+
+def _mark(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
+    """Says in the rejected topic that totals begin anew, where lines may lie in it.
+
+    Under the transactional id of replays, and before anything is read again: one that is under way ends without having
+    sent anything, and any later one sees the mark. Brokers that cannot have transactions have no replays either.
+    """
+    job = decided.job
     topic = job.needs.settings.rejected
     count = admin.partition_counts([topic]).get(topic, 0)
-    if ever_held(admin, topic, count):
+    if not ever_held(admin, topic, count):
+        return
+    client = streams.admin_config()
+    try:
+        admin.check_transactions()
+    except StreamsException:
+        writer: TopicWriter | TransactionalWriter = TopicWriter(job.needs.brokers, client=client)
+    else:
+        writer = TransactionalWriter(job.needs.brokers, f"{job.application_id}-{REPLAY}", client=client)
+    with writer:
         begins = [Place(tp.topic, tp.partition, start) for tp, start in sorted(decided.lost.items())]
-        with TopicWriter(job.needs.brokers, client=streams.admin_config()) as writer:
-            mark_rebuilt(writer, topic, count, job.application_id, begins)
+        mark_rebuilt(writer, topic, count, job.application_id, begins)
 
 
 def _remove_state(topology: Topology, streams: StreamsConfig, directory: Path) -> None:

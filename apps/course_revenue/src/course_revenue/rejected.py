@@ -10,8 +10,9 @@ Another kind of mark, one in each partition, says that the totals were begun ane
 may be counted now, by a release that finds nothing wrong with them, or were rejected once more, behind it. So none of
 them is replayed, but those that the input did not hold any more when the totals were begun, which the mark says.
 
-Replays of an application share one transactional id. A second one ends the first one's transaction before it reads, and
-then reads up to what any transaction has written, so it sees the marks of all that ever will be visible.
+Replays of an application share one transactional id, by which rebuilds and switches write their marks, too. A second
+one ends the first one's transaction before it reads, and then reads up to what any transaction has written, so it sees
+the marks of all that ever will be visible.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.topics import TopicAdmin, TopicRecord, TopicWriter
 
 REPLAY: Final = "rejected-replay"
-"""Behind the application id and a hyphen: the transactional id of replays."""
+"""Behind the application id and a hyphen: the transactional id of replays, and of the marks that end them."""
 
 _SHOWN: Final = 5
 
@@ -292,7 +293,8 @@ def replay(
         RefusedError: see ``choose``. Nothing was sent.
         TimeoutException: the brokers do not answer, or a transaction stays open. Should it come with the commit, the
             list shows whether the lines were replayed.
-        TaskMigratedException: another replay of this application was begun meanwhile. Nothing was sent.
+        TaskMigratedException: another replay of this application, a rebuild or a switch was begun meanwhile. Nothing
+            was sent.
     """
     if dry_run:
         return choose(read_rejected(bootstrap_servers, settings, client=client, timeout_s=timeout_s), selection, decode)

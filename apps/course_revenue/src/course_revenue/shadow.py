@@ -24,7 +24,7 @@ from course_revenue.headers import source
 from course_revenue.model import Revenue
 from course_revenue.options import Target, as_given, target
 from course_revenue.reconciling import reconcile_job
-from course_revenue.rejected import ever_held, mark_rebuilt, since_rebuilt
+from course_revenue.rejected import REPLAY, ever_held, mark_rebuilt, since_rebuilt
 from course_revenue.settings import PREFIX
 from course_revenue.succession import Succession, give_place, succession
 from course_revenue.topics import wanted_topics
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from headrace.topics import TopicRecord
 
 _VERSION: Final = re.compile(r"(.+)-v(\d+)")
-SWITCH: Final = "switch"
-"""Behind the application id and a hyphen: the transactional id of a switch."""
 
 _LOOK_S: Final = 0.5
 _PATIENCE_S: Final = 60.0
@@ -295,12 +293,13 @@ def put_totals(shadow: Shadow) -> Put:
         What was put there; courses that the shadow does not have are removed.
 
     Raises:
-        TaskMigratedException: another switch was begun meanwhile. Nothing was put there.
+        TaskMigratedException: another switch, or a replay of rejected lines, was begun meanwhile. Nothing was put
+            there.
     """
     live = shadow.live
     key, value = Serdes.String().serializer, live.values.revenue.serializer
     output = live.settings.output
-    with TransactionalWriter(live.brokers, f"{live.application_id}-{SWITCH}", client=live.client) as writer:
+    with TransactionalWriter(live.brokers, f"{live.application_id}-{REPLAY}", client=live.client) as writer:
         differing, put = what_differs(*(_latest(at) for at in (live, shadow.beside)))
         for course, total in differing.items():
             writer.send(
