@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cluster.course_revenue.killed import killed_before
 from cluster.course_revenue.product import command, encode, lines, wait_until
 
-from headrace.topics import TopicAdmin, TopicWriter
+from headrace.topics import NewTopic, TopicAdmin, TopicWriter
 
 if TYPE_CHECKING:
     from cluster.course_revenue.product import Instance, Product
@@ -53,8 +53,14 @@ def test_a_rebuild_begins_anew_and_until_then_no_instance_counts_on_top_of_what_
     product.send(lines(50, "course-a"))
     watch.wait_for(450, "the job goes on", a.tail)
     assert watch.latest() == product.sums.totals()
-    # what the brokers do to a job that is stopped for a week
     a.stop()
+    # somebody has deleted the totals' changelog, and made it anew
+    product.admin.delete_topics([product.changelog])
+    with closing(TopicAdmin({"bootstrap.servers": product.bootstrap})) as admin:
+        admin.create_topics([NewTopic(product.changelog, 6, config={"cleanup.policy": "compact"})])
+    assert f"{product.changelog} was deleted and made anew" in refused(a)
+    assert "agree with the input" in command(a, "rebuild", "--yes")
+    # what the brokers do to a job that is stopped for a week
     with closing(TopicAdmin({"bootstrap.servers": product.bootstrap})) as admin:
         admin.delete_group(product.application_id)
     said = refused(a)

@@ -99,6 +99,15 @@ def test_a_job_that_has_counted_does_not_start_without_its_totals_or_what_is_in_
     assert refusal.fix.startswith("course-revenue rebuild --config app.properties")
 
 
+def test_a_changelog_that_has_lost_totals_is_not_gone_on_with() -> None:
+    (refusal,) = found(replace(good(), counted=True, emptied=True)).refusals
+    assert refusal.what.startswith(f"{TOTALS} was deleted and made anew: it is empty, though {OUTPUT} has totals.")
+    assert refusal.fix.startswith("course-revenue rebuild --config app.properties")
+    seen = replace(good(), counted=True)
+    (refusal,) = found(replace(seen, starts={**seen.starts, TopicPartition(TOTALS, 3): 17})).refusals
+    assert refusal.what.startswith(f"{TOTALS} has lost records: {TOTALS}-3 begins at offset 17.")
+
+
 def test_totals_without_offsets_are_not_counted_on_top_of() -> None:
     (refusal,) = found(replace(good(), counted=None, totals=True)).refusals
     assert refusal.what.startswith(f"app has no committed offsets of {LINES}, but {TOTALS} has totals")

@@ -109,11 +109,13 @@ class Seen:
         partitions: number of partitions of the topics that exist.
         configs: what holds for them.
         replicas: the least number of replicas that a partition of theirs has.
-        starts: log starts of the input topics, and of the repartition topics.
+        starts: log starts of the input topics, the repartition topics and the changelog of the totals.
         transactions: why transactions do not work; None when they do, are not needed, or it is not known.
         untried: why that is not known: the brokers were busy, or are on their way back.
         counted: whether the job's committed offsets say that it has read lines; None: there are none of the lines.
         totals: whether its changelog has totals though it has no committed offsets.
+        emptied: whether that has never had one, though lines that go into totals were read, and the output topic has
+            had some.
         succession: who takes the job's place; None: nobody.
     """
 
@@ -125,6 +127,7 @@ class Seen:
     untried: str | None = None
     counted: bool | None = False
     totals: bool = False
+    emptied: bool = False
     succession: Succession | None = None
 
     def has_committed(self, needs: Wanted) -> bool:
@@ -222,13 +225,15 @@ def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
         committed = None
     topics = {*_own_topics(settings), *needs.repartition, *needs.changelogs}
     partitions = admin.partition_counts(topics)
-    inputs = [
-        TopicPartition(topic, number)
-        for topic in (settings.lines, settings.courses, *needs.repartition)
-        for number in range(partitions.get(topic, 0))
-    ]
-    starts = admin.list_offsets(inputs, "earliest")
+
+    def of(*names: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, number) for topic in names for number in range(partitions.get(topic, 0))]
+
+    starts = admin.list_offsets(of(settings.lines, settings.courses, *needs.repartition, needs.totals), "earliest")
+    ends = admin.list_offsets(of(needs.totals, settings.output), "latest")
+    held = {tp.topic for tp, end in ends.items() if end > 0}
     read = _of_lines(needs, committed or {})
+    summed = any(at.offset > 0 for tp, at in (committed or {}).items() if tp.topic in needs.repartition)
     return Seen(
         partitions,
         admin.topic_settings(partitions),
@@ -236,6 +241,7 @@ def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
         starts,
         # who may not see them is told so by the group
         counted=None if committed is not None and not read else any(at > starts.get(tp, 0) for tp, at in read.items()),
+        emptied=summed and needs.totals in partitions and held == {settings.output},
         succession=succession(committed or {}, settings.lines),
     )
 
@@ -296,6 +302,7 @@ def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
                 " total. Somebody deleted it, or a rebuild was cut short: stop every instance, and rebuild",
                 f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
             )
+    yield from _lost_totals(needs, seen)
     if seen.totals and seen.has_committed(needs):
         yield Finding(
             f"{needs.application_id} has no committed offsets of {settings.lines}, but {needs.totals} has totals: it"
@@ -343,6 +350,23 @@ def _succeeded(needs: Wanted, to: Succession) -> Finding:
         f" {needs.settings.output}, and totals would fall",
         f"start the instances with the file that has application.id={to.application_id}; where the switch was cut short"
         f" and there is none, course-revenue rebuild {_as_given(needs)} --shadow --switch writes it",
+    )
+
+
+def _lost_totals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
+    cut = [tp for tp, start in sorted(seen.starts.items()) if tp.topic == needs.totals and start > 0]
+    if needs.totals not in seen.partitions or not (cut or seen.emptied):
+        return
+    # compaction moves no log's start
+    how = (
+        f"was deleted and made anew: it is empty, though {needs.settings.output} has totals"
+        if seen.emptied
+        else f"has lost records: {cut[0]} begins at offset {seen.starts[cut[0]]}"
+    )
+    yield Finding(
+        f"{needs.totals} {how}. Totals would begin at zero, or fall to what local state still has: stop every"
+        " instance, and rebuild",
+        f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
     )
 
 
