@@ -23,6 +23,7 @@ anything else                                        StreamsException with the e
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
@@ -237,9 +238,15 @@ def _wants_certificate(error: KafkaError) -> bool:
     return error.code() == KafkaError._TRANSPORT and "alert" in error.str() and "certificate" in error.str()
 
 
-def _denied(code: int, message: str, needs: Iterable[Acl]) -> AuthorizationException:
-    needed = [acl for acl in needs if acl.resource == _RESOURCES.get(code)]
+def _denied(code: int, text: str, message: str, needs: Iterable[Acl]) -> AuthorizationException:
+    needed = list(dict.fromkeys(acl for acl in needs if acl.resource == _RESOURCES.get(code)))
+    # the client may name those of many that were refused
+    needed = [acl for acl in needed if _names(text, acl.name)] or needed
     return AuthorizationException(f"{message}; {missing(needed) if needed else ACL_HINTS[code]}")
+
+
+def _names(text: str, resource: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(resource)}(?![\w.-])", text) is not None
 
 
 def translate_code(
@@ -279,7 +286,7 @@ def translate_code(
     if code in STALE_MEMBER:
         return TaskMigratedException(f"{message}. This member's generation is over; it will join anew")
     if code in ACL_HINTS:
-        return _denied(code, message, needs)
+        return _denied(code, text, message, needs)
     if code in TOO_OLD:
         return UnsupportedVersionException(f"{message}. The brokers are too old for this; upgrade them")
     if abortable and code in REFUSED_RECORD:

@@ -87,6 +87,7 @@ _BROKEN_SEQUENCE = frozenset(
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _RETRY_PAUSE_S = 0.05
 _NOT_ADDED = re.compile(r'Failed to add partition "([^"]+)" \[\d+\] to transaction: .*authorization failed')
+_NOT_WRITTEN = re.compile(r"ProduceRequest for (\S+) \[\d+\] .*Topic authorization failed")
 _KEPT_FAILURES = 1000
 _LOOK_S = 1.0
 """Longest wait for what only makes a message clearer, in seconds."""
@@ -653,6 +654,9 @@ class RecordProducer:
                 return
 
     def _transaction_error(self, error: KafkaError, doing: str, needs: Iterable[Acl] = ()) -> KafkaException:
+        if found := _NOT_WRITTEN.search(error.str()):
+            # whatever is asked next is told why the transaction has failed before it
+            self._unwritable.add(found[1])
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and not self._unwritable:
             self._serve(self._client.poll, _RETRY_PAUSE_S)  # the topic is in a log line that may be on its way
         mapped = translate(error, doing, self._needed() if self._unwritable else (*needs, *self._needed()))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cluster.instances import wait_until
 from cluster.runtime.counting import counting
 from cluster.security.broker import CLIENT_ID, USER, Grant, oauth_module
 from confluent_kafka import Producer
@@ -16,10 +17,10 @@ from confluent_kafka import Producer
 from headrace import KafkaStreams, StreamsConfig, StreamThreadExceptionResponse
 from headrace.config.oauth import HANDLERS
 from headrace.errors import AuthorizationException
-from headrace.kafka import TopicAdmin
+from headrace.kafka import RecordProducer, TopicAdmin
 from headrace.kafka.connections import group_client_config
 from headrace.kafka.group_admin import GroupAdmin
-from headrace.records import TopicPartition
+from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 from headrace.topics import NewTopic, TopicReader, TopicWriter, ensure_topics
 
 if TYPE_CHECKING:
@@ -109,6 +110,15 @@ def denied(error: BaseException | None) -> bool:
     return error is not None and (isinstance(error, AuthorizationException) or denied(error.__cause__))
 
 
+def hidden(admin: TopicAdmin, topic: str) -> bool:
+    """Whether the brokers refuse to describe a topic, which who may write to it may."""
+    try:
+        admin.partition_counts([topic])
+    except AuthorizationException:
+        return True
+    return False
+
+
 @pytest.fixture
 def application(broker: SecureBroker, unique: Callable[[str], str], tmp_path: Path) -> Application:
     """One with topics and a user of its own."""
@@ -152,6 +162,27 @@ def test_a_missing_acl_is_named_under_the_streams_protocol(application: Applicat
             assert denied(error), (operation, resource, error)
             assert re.search(says, str(error)), error
     assert application.failure(**settings) is None
+
+
+def test_a_grant_that_is_taken_away_in_a_transaction_is_named_whatever_is_asked_next(application: Application) -> None:
+    """Adding offsets said that Read on each source topic was missing: the transaction had failed before."""
+    broker, topic = application.broker, application.out
+    exactly = {"application.id": application.id, "processing.guarantee": "exactly_once_v2"}
+    config = StreamsConfig.load({**exactly, **broker.scram_user(application.user)})
+    offsets = {TopicPartition(application.source, 0): OffsetAndMetadata(1)}
+    producer = RecordProducer(config.producer_config(f"{application.id}-1"))
+    producer.init_transactions(30.0)
+    producer.send(topic, 0, b"key", b"value")
+    producer.flush(30.0)
+    with application.without("Write", "topic", topic):
+        admin = TopicAdmin(config.admin_config())
+        wait_until(lambda: hidden(admin, topic), "the grant is gone")
+        admin.close()
+        producer.send(topic, 0, b"key", b"value")
+        producer.flush(30.0)
+        with pytest.raises(AuthorizationException, match=f"adding offsets .* lacks Write on topic {topic}: kafka-acls"):
+            producer.send_offsets(offsets, GroupIdentity(application.id, 1, "member"))
+    producer.close()
 
 
 def test_a_reader_beside_an_application_needs_read_on_its_topic_and_no_group(

@@ -20,6 +20,7 @@ from headrace.errors import (
     TransactionAbortableException,
     UnsupportedVersionException,
 )
+from headrace.kafka.acls import Acl
 from headrace.kafka.errors import FencedInstanceIdException, translate, translate_group_error
 
 
@@ -108,6 +109,17 @@ def test_who_reaches_no_broker_is_told_where_to_look() -> None:
 def test_the_acl_that_is_likely_missing_is_named() -> None:
     assert "Read on the group" in str(translate_group_error(kp.GroupAuthorizationFailedError("g"), "x"))
     assert "transactional ids" in str(translate(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), "x"))
+
+
+def test_of_many_topics_the_refused_ones_are_named_once() -> None:
+    """Of a job of 100 partitions each was named, with those of topics that it may read."""
+    needs = [Acl("Read", "topic", topic) for topic in ("lines", "lines", "lines-2", "app-by-repartition")]
+    told = "Failed to commit offsets to transaction on broker k/1: lines((null))[0](Broker: Topic authorization failed)"
+    refused = str(translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, told), "adding offsets", needs))
+    assert "lacks Read on topic lines: kafka-acls" in refused
+    assert refused.endswith("--operation Read --topic lines")
+    silent = str(translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "adding offsets", needs))
+    assert "lacks Read on topic lines or Read on topic lines-2 or Read on topic app-by-repartition: " in silent
 
 
 def test_ours_pass_through() -> None:
