@@ -8,12 +8,11 @@ end of the store's log along, behind it: such a store is emptied and filled anew
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 from headrace.records import TopicPartition
-from headrace.state.disk import replace_file
+from headrace.state.disk import read_object, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,10 +46,7 @@ class GlobalCheckpoint:
 
     def load(self) -> dict[TopicPartition, int]:
         """Where to go on reading. A store that the file does not know is emptied: its topic is read from the start."""
-        entries: dict[str, Any] = {}
-        # no file, or a torn one: nothing is known
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            entries = json.loads(self._path.read_text(encoding="utf-8"))
+        entries = read_object(self._path)
         found: dict[TopicPartition, int] = {}
         for name, store in self._stores.items():
             topic, entry = self._topics[name], entries.get(name)

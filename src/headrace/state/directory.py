@@ -23,11 +23,11 @@ import shutil
 import threading
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import LockException, ProcessorStateException, TaskIdFormatException
 from headrace.records import TaskId
-from headrace.state.disk import no_space, replace_file
+from headrace.state.disk import no_space, read_object, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,7 +94,7 @@ class StateDirectory:
 
         A copy is known by its lock, which is another file then.
         """
-        lock, known = os.fstat(self._fd).st_ino, self._metadata()
+        lock, known = os.fstat(self._fd).st_ino, read_object(self.path / _METADATA)
         process_id: uuid.UUID | None = None
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             process_id = uuid.UUID(known["processId"])
@@ -111,18 +111,15 @@ class StateDirectory:
             self._replace(_METADATA, {"processId": str(process_id), "lock": lock})
         return process_id
 
-    def _metadata(self) -> dict[str, Any]:
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            found: Any = json.loads((self.path / _METADATA).read_text(encoding="utf-8"))
-            if isinstance(found, dict):
-                return dict(found)  # pyright: ignore[reportUnknownArgumentType]  # of JSON
-        return {}
-
     def members(self) -> dict[str, int]:
-        """Members of the group that are written down, by id the number of the thread whose each one is or was."""
-        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, AttributeError):
-            found = json.loads((self.path / _MEMBERS).read_text(encoding="utf-8"))
-            return {str(member_id): int(index) for member_id, index in found.items()}
+        """Members of the group that are written down, by id the number of the thread whose each one is or was.
+
+        Raises:
+            ProcessorStateException: The file cannot be read.
+        """
+        found = read_object(self.path / _MEMBERS)
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            return {member_id: int(index) for member_id, index in found.items()}
         return {}
 
     def keep_members(self, members: Mapping[str, int]) -> None:

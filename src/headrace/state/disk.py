@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import ProcessorStateException
 
@@ -20,6 +22,24 @@ def no_space(error: object) -> str | None:
     if any(reason in text for reason in _NO_SPACE):
         return "Free space on its disk, or set state.dir to a directory on another one, and start again."
     return None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a small file; empty when there is no file, or something else in it.
+
+    Raises:
+        ProcessorStateException: It cannot be read.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found: Any = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(found, dict):
+                return dict(found)  # pyright: ignore[reportUnknownArgumentType]  # of JSON
+    except OSError as e:
+        raise ProcessorStateException(
+            f"{path} in the state directory cannot be used: {e}. Make it a file this user may read, or remove it."
+        ) from e
+    return {}
 
 
 def replace_file(path: Path, text: str) -> None:

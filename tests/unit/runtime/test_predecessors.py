@@ -133,6 +133,7 @@ def test_a_second_crash_before_the_first_is_cleared_up_forgets_nobody(tmp_path: 
 
 def test_a_broken_file_means_nobody(tmp_path: Path) -> None:
     directory = crashed(tmp_path, "old")
-    (directory.path / "members.json").write_text("{", encoding="utf-8")
-    assert directory.members() == {}
+    for content in ("{", "[1]", '{"old": "x"}', '{"old": null}', '{"old": 1e999}'):
+        (directory.path / "members.json").write_text(content, encoding="utf-8")
+        assert directory.members() == {}
     directory.close()

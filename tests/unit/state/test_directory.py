@@ -13,6 +13,7 @@ import pytest
 
 from headrace.errors import LockException, ProcessorStateException
 from headrace.records import TaskId
+from headrace.state.checkpoint import GlobalCheckpoint
 from headrace.state.directory import StateDirectory
 
 if TYPE_CHECKING:
@@ -137,6 +138,17 @@ def test_an_unusable_directory_is_named_and_nothing_stays_locked(tmp_path: Path)
         StateDirectory(tmp_path, "app")
     (tmp_path / "app" / "kafka-streams-process-metadata").rmdir()
     StateDirectory(tmp_path, "app").close()
+
+
+def test_a_small_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """The client ended by a bare IsADirectoryError."""
+    with closing(StateDirectory(tmp_path, "app")) as directory:
+        (directory.path / "members.json").mkdir()
+        with pytest.raises(ProcessorStateException, match=r"/app/members.json in the state directory cannot be used: "):
+            directory.members()
+        (directory.path / "global" / "checkpoint.json").mkdir(parents=True)
+        with pytest.raises(ProcessorStateException, match=r"/app/global/checkpoint.json .* or remove it"):
+            GlobalCheckpoint(directory.global_checkpoint(), {}, {}, {}).load()
 
 
 def test_a_task_has_one_owner_at_a_time(tmp_path: Path) -> None:
