@@ -212,7 +212,7 @@ class ClassicMembership:
         """See ``Membership.rejoin_anew``."""
         if self._connection is not None:
             log.info("group %s: leaving, to join anew: %s", self._settings.group_id, reason)
-            self._connection.leave(reason)
+            self._connection.leave(reason, for_good=False)
 
     def shutdown_application(self) -> None:
         """See ``Membership.shutdown_application``."""
@@ -231,7 +231,7 @@ class ClassicMembership:
         connection, self._connection = self._connection, None
         if connection is None:
             return False
-        gone = connection.leave(reason)
+        gone = connection.leave(reason, for_good=True)
         connection.close()
         return gone
 

@@ -94,6 +94,17 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
         self._listener = listener
         self.join_in_flight = False
         """A JoinGroup is sent and not answered: the brokers may have a newer generation than this member knows."""
+        self.joins_no_more = False
+        """It is about to leave for good."""
+
+    def need_rejoin(self) -> bool:
+        """Whether to join; also asked after each attempt that was refused.
+
+        Whoever leaves has the JoinGroup that is under way refused. Another one would make a member that nobody is, and
+        that the brokers have all others wait for until its session has run out.
+        """
+        base: Any = super()
+        return not self.joins_no_more and bool(base.need_rejoin())
 
     def protocol_type(self) -> str:
         """``consumer``, so that Kafka's tools read our subscriptions and assignments."""
@@ -288,11 +299,16 @@ class GroupConnection(CoordinatorLink):
             )
             return not again
 
-    def leave(self, reason: str) -> bool:
+    def leave(self, reason: str, *, for_good: bool) -> bool:
         """Leave the group, static or not; waits up to 5 s for the answer, and ends the generation either way.
 
         Returns whether the brokers have no such member now.
+
+        Args:
+            reason: Told to the brokers.
+            for_good: Not to join again.
         """
+        self._coordinator.joins_no_more = for_good
         identity, gone = self.identity(), True
         if identity.member_id:
             try:
@@ -307,7 +323,10 @@ class GroupConnection(CoordinatorLink):
                     identity.member_id,
                     error,
                 )
-        self._coordinator.reset_generation()
+        with self._coordinator._lock:
+            # else a join under way was refused, and goes on as a member with an id of its own by now
+            if self.identity().member_id == identity.member_id:
+                self._coordinator.reset_generation()
         return gone
 
     def close(self) -> None:

@@ -162,7 +162,7 @@ def test_leaving_ends_the_generation(connect: Callable[[], tuple[GroupConnection
     first, told = connect()
     advance([first], lambda: len(told.joins) == 1)
     old = first.identity()
-    first.leave("test")
+    first.leave("test", for_good=True)
     assert first.identity().generation == -1
     assert told.reasons
     with pytest.raises(TaskMigratedException):

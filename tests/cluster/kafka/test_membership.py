@@ -127,6 +127,21 @@ def test_a_leaving_members_tasks_move_at_once(join: Callable[..., Member]) -> No
     assert second.poll() == []
 
 
+def test_a_member_that_leaves_while_it_joins_again_keeps_nobody_waiting(join: Callable[..., Member]) -> None:
+    """It joined once more when its JoinGroup was refused for its leaving, and the group waited for its session."""
+    first, second = join(), join()
+    drive([first, second], lambda: len(first.tasks) == len(second.tasks) == 3)
+    third = join()
+    # held, as the second does not join
+    drive([first, third], lambda: first.membership.generation_in_doubt() and third.membership.generation_in_doubt())
+    drive([third], lambda: third.membership.member_id() is not None)
+    first.membership.leave("done")
+    began = time.monotonic()
+    drive([second, third], lambda: len(second.tasks) == len(third.tasks) == 3)
+    assert time.monotonic() - began < 5.0
+    assert first.membership.member_id() is None
+
+
 def test_a_stall_beyond_max_poll_interval_cannot_commit_and_joins_again(
     join: Callable[..., Member], topic: str, bootstrap_servers: str, group: str
 ) -> None:
