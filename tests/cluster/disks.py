@@ -38,6 +38,10 @@ class SmallDisk:
         """Give back what :meth:`fill` took."""
         self._ballast.unlink()
 
+    def make_read_only(self) -> None:
+        """Take no writes; nobody may have a file open to write it."""
+        subprocess.run([*_as_root(), "mount", "-o", "remount,ro", str(self.path)], check=True)
+
 
 class FaultyDisk:
     """A disk that is slow or full for the processes that have its environment.
@@ -69,10 +73,14 @@ class FaultyDisk:
         draft.replace(self._file)
 
 
+def _as_root() -> list[str]:
+    return [] if os.geteuid() == 0 else ["sudo", "-n"]
+
+
 @contextlib.contextmanager
 def small_disk(path: Path, megabytes: int) -> Iterator[SmallDisk]:
     """Mount a disk at ``path``, in memory; who may not mount cannot run the test."""
-    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    as_root = _as_root()
     path.mkdir(parents=True)
     mount = [*as_root, "mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=1777", "headrace-test", str(path)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)

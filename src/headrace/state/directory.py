@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import LockException, ProcessorStateException, TaskIdFormatException
 from headrace.records import TaskId
-from headrace.state.disk import no_space, read_object, replace_file
+from headrace.state.disk import disk_advice, read_object, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,7 +65,7 @@ class StateDirectory:
                 self.close()
                 raise
         except OSError as e:
-            advice = no_space(e) or "Set state.dir to a directory this user may write to."
+            advice = disk_advice(e) or "Set state.dir to a directory this user may write to."
             raise ProcessorStateException(f"state directory {self.path} cannot be used: {e}. {advice}") from e
 
     def _lock(self) -> None:

@@ -13,14 +13,22 @@ from headrace.errors import ProcessorStateException
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NO_SPACE: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+_ADVICE: Final = {
+    errno.ENOSPC: "Free space on its disk",
+    errno.EDQUOT: "Free space on its disk",
+    errno.EROFS: "Make its disk writable",
+}
 
 
-def no_space(error: object) -> str | None:
-    """What to do, as a sentence, when an error (RocksDB's are texts) says that the disk is full; None otherwise."""
+def disk_advice(error: object) -> str | None:
+    """What to do, as a sentence, when an error (RocksDB's are texts) says that the disk takes nothing; None otherwise.
+
+    It is full, or was made read-only.
+    """
     text = str(error)
-    if any(reason in text for reason in _NO_SPACE):
-        return "Free space on its disk, or set state.dir to a directory on another one, and start again."
+    for number, advice in _ADVICE.items():
+        if os.strerror(number) in text:
+            return f"{advice}, or set state.dir to a directory on another one, and start again."
     return None
 
 
@@ -53,5 +61,5 @@ def replace_file(path: Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as e:
-        advice = no_space(e) or "Set state.dir to a directory this user may write to."
+        advice = disk_advice(e) or "Set state.dir to a directory this user may write to."
         raise ProcessorStateException(f"{path} in the state directory cannot be written: {e}. {advice}") from e

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import rocksdict
 
 from headrace.errors import InvalidStateStoreException, ProcessorStateException
-from headrace.state.disk import no_space
+from headrace.state.disk import disk_advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,7 +127,7 @@ class RocksDBBody:
             self._db.write(batch)
             self._db.flush_wal(False)
         except Exception as e:
-            told = [f"store {self._path.name}: RocksDB at {self._path} cannot be written: {e}.", no_space(e)]
+            told = [f"store {self._path.name}: RocksDB at {self._path} cannot be written: {e}.", disk_advice(e)]
             told.append("What was committed is safe in the changelog topic, and is restored from it.")
             raise ProcessorStateException(" ".join(filter(None, told))) from e
 
@@ -210,7 +210,7 @@ def _bounded(rows: _Rows, last: bytes | None, reverse: bool) -> Iterator[tuple[b
 
 
 def _cannot_open(path: Path, error: Exception) -> ProcessorStateException:
-    advice = no_space(error) or (
+    advice = disk_advice(error) or (
         "If its files are damaged, remove the directory and the store is restored from its changelog topic."
     )
     return ProcessorStateException(f"store {path.name}: RocksDB at {path} cannot be opened: {error}. {advice}")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import rocksdict
+from cluster.disks import small_disk
 
 from headrace.errors import InvalidStateStoreException, ProcessorStateException
+from headrace.state.directory import StateDirectory
 from headrace.state.rocksdb import RocksDBBody, destroy
 
 if TYPE_CHECKING:
@@ -200,6 +202,23 @@ def test_damaged_files_are_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "s" / "CURRENT").write_text("junk\n")
     with pytest.raises(ProcessorStateException, match=r"/s cannot be opened: .*remove the directory"):
         RocksDBBody(tmp_path / "s")
+
+
+def test_a_disk_that_was_made_read_only_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """It said that the files may be damaged, and to remove them."""
+    with small_disk(tmp_path / "disk", 8) as disk:
+        StateDirectory(disk.path, "app").close()
+        RocksDBBody(disk.path / "app" / "s").close()
+        disk.make_read_only()
+        for use, named in (
+            (lambda: RocksDBBody(disk.path / "app" / "s"), "app/s cannot be opened"),
+            (lambda: RocksDBBody(disk.path / "app" / "new"), "app/new cannot be opened"),
+            (lambda: StateDirectory(disk.path, "app"), "state directory .*/app cannot be used"),
+        ):
+            with pytest.raises(
+                ProcessorStateException, match=rf"{named}: .*\. Make its disk writable, or set state.dir"
+            ):
+                use()
 
 
 def test_two_owners_at_once_are_refused(tmp_path: Path) -> None:
