@@ -96,6 +96,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
         """A JoinGroup is sent and not answered: the brokers may have a newer generation than this member knows."""
         self.joins_no_more = False
         """It is about to leave for good."""
+        self._refused: Exception | None = None
 
     def need_rejoin(self) -> bool:
         """Whether to join; also asked after each attempt that was refused.
@@ -156,6 +157,17 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
             # The base class only stops the heartbeats and would go on as a stable member.
             self._listener.fenced()
             raise
+        except kp.GroupAuthorizationFailedError as error:
+            # The base class would go on asking, ten times a second.
+            self._refused = error
+            raise
+
+    def poll_heartbeat(self) -> None:
+        """Raise what ends heartbeats, also that the group may not be read any more."""
+        if self._refused is not None:
+            raise self._refused
+        base: Any = super()
+        base.poll_heartbeat()
 
 
 class GroupConnection(CoordinatorLink):

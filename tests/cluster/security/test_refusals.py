@@ -14,7 +14,7 @@ from cluster.runtime.counting import counting
 from cluster.security.broker import CLIENT_ID, USER, Grant, oauth_module
 from confluent_kafka import Producer
 
-from headrace import KafkaStreams, StreamsConfig, StreamThreadExceptionResponse
+from headrace import KafkaStreams, State, StreamsConfig, StreamThreadExceptionResponse
 from headrace.config.oauth import HANDLERS
 from headrace.errors import AuthorizationException
 from headrace.kafka import RecordProducer, TopicAdmin
@@ -57,7 +57,7 @@ class Application:
         self.broker = broker
         self.user, self.id, self.source, self.out = (unique(name) for name in ("user", "app", "in", "out"))
         self.grants = documented({"my-application": self.id, "my-input": self.source, "my-output": self.out})
-        self._state = state
+        self.state = state
         self._runs = 0
         broker.make_user(self.user)
         broker.allow(self.user, self.grants)
@@ -80,7 +80,7 @@ class Application:
             "application.id": self.id,
             "processing.guarantee": "exactly_once_v2",
             "commit.interval.ms": "100",
-            "state.dir": str(self._state / str(self._runs)),
+            "state.dir": str(self.state / str(self._runs)),
             **self.broker.scram_user(self.user),
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
@@ -183,6 +183,32 @@ def test_a_grant_that_is_taken_away_in_a_transaction_is_named_whatever_is_asked_
         with pytest.raises(AuthorizationException, match=f"adding offsets .* lacks Write on topic {topic}: kafka-acls"):
             producer.send_offsets(offsets, GroupIdentity(application.id, 1, "member"))
     producer.close()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
+def test_an_idle_application_ends_when_its_group_is_taken_away(application: Application, protocol: str) -> None:
+    """By heartbeats alone; a classic member asked on and on, and the client stayed RUNNING."""
+    config = {
+        "application.id": application.id,
+        "group.protocol": protocol,
+        "heartbeat.interval.ms": "300",
+        "state.dir": str(application.state / protocol),
+        **application.broker.scram_user(application.user),
+    }
+    raised: list[Exception] = []
+    streams = KafkaStreams(counting(application.source, application.out), StreamsConfig.load(config))
+
+    def note(error: Exception) -> StreamThreadExceptionResponse:
+        raised.append(error)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    streams.set_uncaught_exception_handler(note)
+    streams.start()
+    wait_until(lambda: streams.state() is State.RUNNING, "it runs")
+    with application.without("Read", "group", application.id):
+        wait_until(lambda: raised, "it ends", 20)
+    assert streams.close(30.0)
+    assert f"lacks Read on group {application.id}: kafka-acls" in str(raised[0])
 
 
 def test_a_reader_beside_an_application_needs_read_on_its_topic_and_no_group(
