@@ -8,12 +8,13 @@ import pytest
 from cluster.course_revenue.killed import killed_before
 from cluster.course_revenue.product import START_MS, Product, command, lines, wait_until
 from course_revenue import headers
+from course_revenue.errors import RefusedError
 from course_revenue.headers import Place
 from course_revenue.model import PurchaseLine
-from course_revenue.rejected import REPLAY, RejectedLine, Selection, read_rejected, replay
+from course_revenue.rejected import RejectedLine, Selection, only_writer, read_rejected, replay
 from course_revenue.settings import Settings
 
-from headrace.errors import TaskMigratedException, TimeoutException
+from headrace.errors import TimeoutException
 from headrace.serdes import JsonDeserializer
 from headrace.topics import TopicWriter, TransactionalWriter
 
@@ -110,11 +111,13 @@ def test_a_line_is_not_both_read_again_by_a_rebuild_and_replayed(product_factory
     before = product.admin.read(settings.lines)
 
     # a replay has chosen the line, and sent it, when a rebuild begins; that is killed before it has reset anything
-    with TransactionalWriter(product.bootstrap, f"{product.application_id}-{REPLAY}") as writer:
-        writer.send(settings.lines, key, gift)
-        killed_before("headrace.topics:TopicAdmin.delete_topics", a, "rebuild", "--yes")
-        with pytest.raises(TaskMigratedException):
-            writer.commit()
+    def replay_meanwhile() -> None:
+        with only_writer(product.bootstrap, product.application_id) as writer:
+            writer.send(settings.lines, key, gift)
+            killed_before("headrace.topics:TopicAdmin.delete_topics", a, "rebuild", "--yes")
+
+    with pytest.raises(RefusedError, match="was begun meanwhile: nothing was sent"):
+        replay_meanwhile()
     assert product.admin.read(settings.lines) == before
     # and one that begins now knows of the rebuild, which is given once more
     assert replayed(product, settings, Selection()) == []

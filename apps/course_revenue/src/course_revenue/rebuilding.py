@@ -19,23 +19,24 @@ from course_revenue.adjustments import Adjustment, read_adjustments
 from course_revenue.following import Watched
 from course_revenue.formats import formats
 from course_revenue.headers import Place
-from course_revenue.rejected import REPLAY, ever_held, mark_rebuilt
+from course_revenue.rejected import ever_held, mark_rebuilt, only_writer
 from course_revenue.settings import COMMIT_BEFORE
 from course_revenue.topology import build_topology
 from headrace import KafkaStreams, StreamsConfig, TopicPartition
 from headrace.errors import IllegalStateException, StreamsException
 from headrace.tools import reset
-from headrace.topics import TopicWriter, TransactionalWriter
+from headrace.topics import TopicWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from course_revenue.options import Target
     from course_revenue.preflight import Seen, Wanted
     from headrace import Topology
     from headrace.tools.reset import ClusterView, ResetPlan, ResetRequest
     from headrace.tools.reset_offsets import Positions
-    from headrace.topics import TopicAdmin
+    from headrace.topics import TopicAdmin, TransactionalWriter
 
 _INSTANCE: Final = "instance-*"
 """Where ``--instances`` keeps the state of each."""
@@ -219,7 +220,7 @@ def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
     Raises:
         LockException: a process uses the local state. Nothing was changed.
         IllegalStateException: the plan has refusals. Nothing was changed.
-        TaskMigratedException: a replay of rejected lines was begun meanwhile. Only local state is gone.
+        RefusedError: a replay of rejected lines was begun meanwhile. Only local state is gone.
         TimeoutException: a transaction of the job stays open, or the brokers do not answer.
         StreamsException: a step failed, as when an instance was started meanwhile; the command may be given again.
     """
@@ -250,10 +251,12 @@ def _mark(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
     try:
         admin.check_transactions()
     except StreamsException:
-        writer: TopicWriter | TransactionalWriter = TopicWriter(job.needs.brokers, client=client)
+        writers: AbstractContextManager[TopicWriter | TransactionalWriter] = TopicWriter(
+            job.needs.brokers, client=client
+        )
     else:
-        writer = TransactionalWriter(job.needs.brokers, f"{job.application_id}-{REPLAY}", client=client)
-    with writer:
+        writers = only_writer(job.needs.brokers, job.application_id, client=client)
+    with writers as writer:
         begins = [Place(tp.topic, tp.partition, start) for tp, start in sorted(decided.lost.items())]
         mark_rebuilt(writer, topic, count, job.application_id, begins)
 

@@ -17,18 +17,19 @@ the marks of all that ever will be visible.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from course_revenue import headers
 from course_revenue.contract import REASONS, BrokenLineError, check
 from course_revenue.errors import RefusedError
-from headrace.errors import SerializationException
+from headrace.errors import SerializationException, TaskMigratedException
 from headrace.records import TopicPartition
 from headrace.topics import TopicReader, TransactionalWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from course_revenue.headers import Place
     from course_revenue.model import PurchaseLine
@@ -138,6 +139,27 @@ def ever_held(admin: TopicAdmin, topic: str, partitions: int) -> bool:
     """Whether the topic has, or had, a record: without a mark nobody can say whose lines its retention has taken."""
     ends = admin.list_offsets([TopicPartition(topic, number) for number in range(partitions)], "latest")
     return any(end > 0 for end in ends.values())
+
+
+@contextlib.contextmanager
+def only_writer(
+    bootstrap_servers: str, application_id: str, *, client: Mapping[str, Any] | None = None, timeout_s: float = 60.0
+) -> Generator[TransactionalWriter]:
+    """What replays send with, and those write their marks with that end them. Commits at the end of the block.
+
+    Raises:
+        RefusedError: another one was opened for the application meanwhile. Nothing was sent.
+        TimeoutException: the brokers do not answer. Should it come with the commit, nobody knows yet what was sent.
+    """
+    transactional_id = f"{application_id}-{REPLAY}"
+    try:
+        with TransactionalWriter(bootstrap_servers, transactional_id, client=client, timeout_s=timeout_s) as writer:
+            yield writer
+    except TaskMigratedException as error:
+        raise RefusedError(
+            f"a replay of rejected lines, a rebuild or a switch of {application_id} was begun meanwhile: nothing was"
+            " sent. When that has ended, give this command again"
+        ) from error
 
 
 def mark_rebuilt(
@@ -290,16 +312,13 @@ def replay(
         The lines that were, or would be, sent, and what was left out.
 
     Raises:
-        RefusedError: see ``choose``. Nothing was sent.
+        RefusedError: see ``choose`` and ``only_writer``. Nothing was sent.
         TimeoutException: the brokers do not answer, or a transaction stays open. Should it come with the commit, the
             list shows whether the lines were replayed.
-        TaskMigratedException: another replay of this application, a rebuild or a switch was begun meanwhile. Nothing
-            was sent.
     """
     if dry_run:
         return choose(read_rejected(bootstrap_servers, settings, client=client, timeout_s=timeout_s), selection, decode)
-    transactional_id = f"{application_id}-{REPLAY}"
-    with TransactionalWriter(bootstrap_servers, transactional_id, client=client, timeout_s=timeout_s) as writer:
+    with only_writer(bootstrap_servers, application_id, client=client, timeout_s=timeout_s) as writer:
         lines = read_rejected(bootstrap_servers, settings, all_written=True, client=client, timeout_s=timeout_s)
         chosen = choose(lines, selection, decode)
         for line in chosen.lines:

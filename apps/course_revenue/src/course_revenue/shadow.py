@@ -24,7 +24,7 @@ from course_revenue.headers import source
 from course_revenue.model import Revenue
 from course_revenue.options import Target, as_given, target
 from course_revenue.reconciling import reconcile_job
-from course_revenue.rejected import REPLAY, ever_held, mark_rebuilt, since_rebuilt
+from course_revenue.rejected import ever_held, mark_rebuilt, only_writer, since_rebuilt
 from course_revenue.settings import PREFIX
 from course_revenue.succession import Succession, give_place, succession
 from course_revenue.topics import wanted_topics
@@ -293,13 +293,12 @@ def put_totals(shadow: Shadow) -> Put:
         What was put there; courses that the shadow does not have are removed.
 
     Raises:
-        TaskMigratedException: another switch, or a replay of rejected lines, was begun meanwhile. Nothing was put
-            there.
+        RefusedError: another switch, or a replay of rejected lines, was begun meanwhile. Nothing was put there.
     """
     live = shadow.live
     key, value = Serdes.String().serializer, live.values.revenue.serializer
     output = live.settings.output
-    with TransactionalWriter(live.brokers, f"{live.application_id}-{REPLAY}", client=live.client) as writer:
+    with only_writer(live.brokers, live.application_id, client=live.client) as writer:
         differing, put = what_differs(*(_latest(at) for at in (live, shadow.beside)))
         for course, total in differing.items():
             writer.send(
