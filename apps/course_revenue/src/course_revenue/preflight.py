@@ -302,7 +302,13 @@ def _refusals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
                 " total. Somebody deleted it, or a rebuild was cut short: stop every instance, and rebuild",
                 f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
             )
-    yield from _lost_totals(needs, seen)
+    if seen.emptied:
+        yield Finding(
+            f"{needs.totals} is empty, though {needs.settings.output} has totals: somebody deleted it, and it was made"
+            " anew. Totals would begin at zero, or fall to what local state still has: stop every instance, and"
+            " rebuild",
+            f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
+        )
     if seen.totals and seen.has_committed(needs):
         yield Finding(
             f"{needs.application_id} has no committed offsets of {settings.lines}, but {needs.totals} has totals: it"
@@ -350,23 +356,6 @@ def _succeeded(needs: Wanted, to: Succession) -> Finding:
         f" {needs.settings.output}, and totals would fall",
         f"start the instances with the file that has application.id={to.application_id}; where the switch was cut short"
         f" and there is none, course-revenue rebuild {_as_given(needs)} --shadow --switch writes it",
-    )
-
-
-def _lost_totals(needs: Wanted, seen: Seen) -> Iterator[Finding]:
-    cut = [tp for tp, start in sorted(seen.starts.items()) if tp.topic == needs.totals and start > 0]
-    if needs.totals not in seen.partitions or not (cut or seen.emptied):
-        return
-    # compaction moves no log's start
-    how = (
-        f"was deleted and made anew: it is empty, though {needs.settings.output} has totals"
-        if seen.emptied
-        else f"has lost records: {cut[0]} begins at offset {seen.starts[cut[0]]}"
-    )
-    yield Finding(
-        f"{needs.totals} {how}. Totals would begin at zero, or fall to what local state still has: stop every"
-        " instance, and rebuild",
-        f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
     )
 
 
@@ -420,6 +409,14 @@ def _warnings(needs: Wanted, seen: Seen) -> Iterator[Finding]:
             " were counted before the first commit count once more, as at_least_once allows. It is so when the job was"
             " killed in its first seconds; had it run for longer, its offsets are lost and every line counts twice",
             f"course-revenue rebuild {_as_given(needs)}, first with --dry-run",
+        )
+    # compaction does not move a log's start
+    cut = [tp for tp, start in sorted(seen.starts.items()) if tp.topic == needs.totals and start > 0]
+    if cut:
+        yield Finding(
+            f"changelog {needs.totals} has lost records ({cut[0]} begins at offset {seen.starts[cut[0]]}): local state"
+            " may have what they said; state that is restored does not, and totals fall",
+            f"stop every instance, and course-revenue rebuild {_as_given(needs)}, first with --dry-run",
         )
     if lines in seen.partitions:
         yield from _gaps(needs, seen, lines)
