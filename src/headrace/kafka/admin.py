@@ -33,7 +33,7 @@ from headrace.kafka.group_admin import LazyGroupAdmin
 from headrace.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from headrace.records import OffsetAndMetadata
 
@@ -181,16 +181,17 @@ class TopicAdmin:
 
     def list_topics(self) -> frozenset[str]:
         """The names of all topics that this principal may see, internal ones included."""
-
-        def ask(timeout_s: float) -> frozenset[str]:
+        deadline, patience_s = time.monotonic() + self._timeout_s, _FIRST_PATIENCE_S
+        while True:
+            left_s = deadline - time.monotonic()
             try:
-                return frozenset(self._client.list_topics(timeout=timeout_s).topics)
+                return frozenset(self._client.list_topics(timeout=min(patience_s, left_s)).topics)
             except ClientException as error:
                 # the call itself would not end before its time is up when the brokers do not let us in
                 self._check_entry("listing topics")
-                raise translate(error, "listing topics") from error
-
-        return self._patiently(ask)
+                if patience_s >= left_s:
+                    raise translate(error, "listing topics") from error
+            patience_s *= 2
 
     def create_topics(self, topics: Iterable[NewTopic]) -> frozenset[str]:
         """Create topics and wait until the brokers know them.
@@ -330,7 +331,7 @@ class TopicAdmin:
             except _Missing:
                 continue
             except (TimeoutException, MissingSourceTopicException):
-                self._look_for_leaders()
+                self._look_for_brokers("deleting records", self._timeout_s)
                 raise
         return result
 
@@ -377,7 +378,7 @@ class TopicAdmin:
                 if offset < 0 and (offset == OFFSET_INVALID or spec in ("earliest", "latest")):
                     raise TimeoutException(f"reading the offsets of {tp}: the brokers gave none")
         except (TimeoutException, MissingSourceTopicException) as error:
-            known = self._look_for_leaders()
+            known = self._look_for_brokers("reading offsets", self._timeout_s)
             if isinstance(error, MissingSourceTopicException) and known.issuperset(tp.topic for tp in asked):
                 raise TimeoutException(f"reading offsets: no leader is known of {asked[0].topic} yet") from error
             raise
@@ -539,39 +540,33 @@ class TopicAdmin:
         What is asked of topics and their configs goes to the controller. The client waits for the one it remembers, for
         ever, and does not look for another when that broker is away.
         """
-
-        def ask(timeout_s: float) -> Any:
-            try:
-                return self._result(
-                    self._client.describe_cluster(request_timeout=timeout_s), "asking the controller", ()
-                )
-            except TimeoutException:
-                self._look_for_leaders()
-                raise
-
-        return self._patiently(ask)
-
-    def _patiently(self, ask: Callable[[float], T]) -> T:
-        """Ask with little time first, and with more and more of it as long as none is the answer."""
+        doing = "asking the controller"
         deadline, patience_s = time.monotonic() + self._timeout_s, _FIRST_PATIENCE_S
         while True:
-            left_s = deadline - time.monotonic()
+            left_s = max(deadline - time.monotonic(), _EVENTS_EVERY_S)
             try:
-                return ask(min(patience_s, left_s))
+                future = self._client.describe_cluster(request_timeout=min(patience_s, left_s))
+                return self._result(future, doing, ())
             except TimeoutException:
-                if patience_s >= left_s or time.monotonic() + _EVENTS_EVERY_S >= deadline:
+                left_s = deadline - time.monotonic()
+                if left_s <= _EVENTS_EVERY_S:
                     raise
+            self._look_for_brokers(doing, min(patience_s, left_s))
             patience_s *= 2
 
-    def _look_for_leaders(self) -> frozenset[str]:
-        """Have the client look the leaders up again; returns the topics there are, none when nobody answers.
+    def _look_for_brokers(self, doing: str, timeout_s: float) -> frozenset[str]:
+        """Have the client look leaders and controller up again; returns the topics there are, none when nobody answers.
 
         It asks the leader it remembers, for ever; and while that broker is away it only says that it knows no leader,
         as it does of a topic that does not exist, also when the broker is back and another one leads.
+
+        Raises:
+            AuthorizationException: the brokers refused the connection.
         """
         try:
-            return frozenset(self._client.list_topics(timeout=self._timeout_s).topics)
+            return frozenset(self._client.list_topics(timeout=timeout_s).topics)
         except ClientException:
+            self._check_entry(doing)
             return frozenset()
 
     def _check_entry(self, doing: str) -> None:

@@ -238,10 +238,14 @@ def _wants_certificate(error: KafkaError) -> bool:
     return error.code() == KafkaError._TRANSPORT and "alert" in error.str() and "certificate" in error.str()
 
 
+_REFUSED: Final = re.compile(r"(Broker: )?(Topic|Group|Cluster|Transactional ?Id) authorization failed", re.IGNORECASE)
+
+
 def _denied(code: int, text: str, message: str, needs: Iterable[Acl]) -> AuthorizationException:
     needed = list(dict.fromkeys(acl for acl in needs if acl.resource == _RESOURCES.get(code)))
     # the client may name those of many that were refused
-    needed = [acl for acl in needed if _names(text, acl.name)] or needed
+    told = _REFUSED.sub("", text)
+    needed = [acl for acl in needed if _names(told, acl.name)] or needed
     return AuthorizationException(f"{message}; {missing(needed) if needed else ACL_HINTS[code]}")
 
 

@@ -96,7 +96,7 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
         """A JoinGroup is sent and not answered: the brokers may have a newer generation than this member knows."""
         self.joins_no_more = False
         """It is about to leave for good."""
-        self._refused: Exception | None = None
+        self._refused: BaseException | None = None
 
     def need_rejoin(self) -> bool:
         """Whether to join; also asked after each attempt that was refused.
@@ -158,9 +158,20 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
             self._listener.fenced()
             raise
         except kp.GroupAuthorizationFailedError as error:
-            # The base class would go on asking, ten times a second.
-            self._refused = error
+            self._note_refusal(error)
             raise
+
+    def lookup_coordinator(self) -> Any:
+        """Ask which broker coordinates the group, unless that is asked already."""
+        base: Any = super()
+        future = base.lookup_coordinator()
+        future.add_errback(self._note_refusal)
+        return future
+
+    def _note_refusal(self, error: BaseException) -> None:
+        # heartbeats would go on asking, ten times a second
+        if isinstance(error, kp.GroupAuthorizationFailedError):
+            self._refused = error
 
     def poll_heartbeat(self) -> None:
         """Raise what ends heartbeats, also that the group may not be read any more."""

@@ -38,6 +38,7 @@ from headrace.engine.task import StreamTask, TaskState
 from headrace.errors import (
     KafkaException,
     LockException,
+    MissingSourceTopicException,
     OffsetOutOfRangeException,
     RecordRefusedException,
     StreamsException,
@@ -795,7 +796,8 @@ class StreamThread:
     def _delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
         try:
             self._admin.delete_records(offsets)
-        except KafkaException:
+        except (TimeoutException, MissingSourceTopicException):
+            # no leader answers now; a missing permission is looked at again after the next commit
             self._purge_due = True
             raise
 

@@ -9,6 +9,7 @@ which offsets they have read. ``TopicAdmin`` asks about topics, offsets and grou
 from __future__ import annotations
 
 from headrace.kafka import GroupDescription, NewTopic, TopicAdmin, TopicSetting
+from headrace.topics.committed import partition_time
 from headrace.topics.creation import ensure_topics
 from headrace.topics.latest import LatestByKey
 from headrace.topics.reader import TopicReader, TopicRecord
@@ -25,4 +26,5 @@ __all__ = [
     "TopicWriter",
     "TransactionalWriter",
     "ensure_topics",
+    "partition_time",
 ]

@@ -109,7 +109,7 @@ def test_what_one_instance_did_not_purge_the_next_one_does(product_factory: Prod
     product = product_factory(2)
     product.load(500)
     watch = product.watch()
-    first = product.instance("a").start()
+    first = product.instance("a", repartition_purge_interval_ms=3_600_000).start()
     watch.wait_for(500, "the totals", product.tails)
     first.stop()
     assert not purged(product)

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka import KafkaException as ClientException
 
-from headrace.errors import MissingSourceTopicException, TimeoutException
+from headrace.errors import AuthorizationException, MissingSourceTopicException, TimeoutException
 from headrace.kafka import NewTopic, TopicAdmin
 from headrace.records import TopicPartition
 
@@ -84,6 +84,7 @@ class _ForgottenController:
 
     def __init__(self) -> None:
         self.known = False
+        self.looking: list[float] = []
         self.asked: list[str] = []
 
     def _answer(self, call: str, result: object) -> Future[Any]:
@@ -110,7 +111,8 @@ class _ForgottenController:
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
         return {resources[0]: self._answer("describe_configs", {})}
 
-    def list_topics(self, **_: Any) -> SimpleNamespace:
+    def list_topics(self, *, timeout: float) -> SimpleNamespace:
+        self.looking.append(timeout)
         self.known = True
         return SimpleNamespace(topics={})
 
@@ -140,6 +142,45 @@ def test_another_controller_is_looked_for_when_the_one_remembered_is_away(
     monkeypatch.setattr(admin, "_client", client)
     assert ask(admin) == answer
     assert client.asked[:3] == ["describe_cluster", "describe_cluster", call]
+
+
+def test_brokers_that_refuse_entry_are_told_from_a_controller_that_is_away(
+    admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal that came after the first second was passed over, and the call waited for its time to be up."""
+
+    class Refusing(_ForgottenController):
+        def list_topics(self, *, timeout: float) -> SimpleNamespace:
+            self.looking.append(timeout)
+            admin._on_client_error(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
+            raise ClientException(KafkaError(KafkaError._TRANSPORT))
+
+    client = Refusing()
+    monkeypatch.setattr(admin, "_client", client)
+    with pytest.raises(AuthorizationException, match="no such user"):
+        admin.partition_counts(["in"])
+    assert client.looking == [1.0]
+
+
+def test_nobody_answers_in_the_time_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(_ForgottenController):
+        def list_topics(self, *, timeout: float) -> SimpleNamespace:
+            self.looking.append(timeout)
+            now.append(now[-1] + timeout)
+            raise ClientException(KafkaError(KafkaError._TRANSPORT))
+
+        def describe_cluster(self, **options: Any) -> Future[Any]:
+            now.append(now[-1] + options["request_timeout"])
+            return super().describe_cluster()
+
+    now = [0.0]
+    admin = TopicAdmin({"bootstrap.servers": "127.0.0.1:1"}, timeout_ms=10_000)
+    monkeypatch.setattr(admin, "_client", Away())
+    monkeypatch.setattr("headrace.kafka.admin.time", SimpleNamespace(monotonic=lambda: now[-1]))
+    with pytest.raises(TimeoutException, match="asking the controller"):
+        admin.partition_counts(["in"])
+    assert now == [0.0, 1.0, 2.0, 4.0, 6.0, 10.0]
+    admin.close()
 
 
 def test_no_record_is_that_young(admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch) -> None:

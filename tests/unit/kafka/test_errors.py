@@ -118,6 +118,8 @@ def test_of_many_topics_the_refused_ones_are_named_once() -> None:
     refused = str(translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, told), "adding offsets", needs))
     assert "lacks Read on topic lines: kafka-acls" in refused
     assert refused.endswith("--operation Read --topic lines")
+    of_that_name = [*needs, Acl("Read", "topic", "Topic")]
+    assert str(translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, told), "x", of_that_name)).endswith("lines")
     silent = str(translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "adding offsets", needs))
     assert "lacks Read on topic lines or Read on topic lines-2 or Read on topic app-by-repartition: " in silent
 

@@ -23,7 +23,7 @@ from headrace.errors import (
     TimeoutException,
 )
 from headrace.records import TopicPartition
-from headrace.topics import TopicAdmin, TopicReader, TransactionalWriter
+from headrace.topics import TopicAdmin, TopicReader, TransactionalWriter, partition_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -114,8 +114,7 @@ class Seen:
         untried: why that is not known: the brokers were busy, or are on their way back.
         counted: whether the job's committed offsets say that it has read lines; None: there are none of the lines.
         totals: whether its changelog has totals though it has no committed offsets.
-        emptied: whether that has never had one, though lines that go into totals were read, and the output topic has
-            had some.
+        emptied: whether nothing was ever written to it, though lines went into totals, and the output topic has some.
         succession: who takes the job's place; None: nobody.
     """
 
@@ -233,7 +232,8 @@ def look(admin: TopicAdmin, needs: Wanted, *, starting: bool = False) -> Seen:
     ends = admin.list_offsets(of(needs.totals, settings.output), "latest")
     held = {tp.topic for tp, end in ends.items() if end > 0}
     read = _of_lines(needs, committed or {})
-    summed = any(at.offset > 0 for tp, at in (committed or {}).items() if tp.topic in needs.repartition)
+    # not by the offsets: they go past what belongs to no committed transaction, too
+    summed = any(partition_time(at) >= 0 for tp, at in (committed or {}).items() if tp.topic in needs.repartition)
     return Seen(
         partitions,
         admin.topic_settings(partitions),

@@ -215,7 +215,7 @@ def _what_stays_wrong(job: Job, seen: Seen) -> Sequence[str]:
 
 
 def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
-    """Removes local state, says in the rejected topic that totals begin anew, then resets the application id.
+    """Removes local state, resets the application id at the brokers, and says so in the rejected topic meanwhile.
 
     Raises:
         LockException: a process uses the local state. Nothing was changed.
@@ -232,33 +232,30 @@ def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
         admin.group_offsets(job.application_id, stable=True)
     for directory in job.state_dirs:
         _remove_state(job.topology, streams, directory)
-    _mark(admin, decided, streams)
+    topic = job.needs.settings.rejected
+    count = admin.partition_counts([topic]).get(topic, 0)
+    if ever_held(admin, topic, count):
+        begins = [Place(tp.topic, tp.partition, start) for tp, start in sorted(decided.lost.items())]
+        with _marking(admin, job, streams) as writer:
+            # between the two no instance starts, nor goes on where it was: a mark says that lines are read again
+            admin.delete_topics(decided.reset.delete)
+            mark_rebuilt(writer, topic, count, job.application_id, begins)
     reset.carry_out(admin, decided.reset)
 
 
-def _mark(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
-    """Says in the rejected topic that totals begin anew, where lines may lie in it.
+def _marking(
+    admin: TopicAdmin, job: Job, streams: StreamsConfig
+) -> AbstractContextManager[TopicWriter | TransactionalWriter]:
+    """What marks are written with: by what ends a replay that is under way, and each later one sees them.
 
-    Under the transactional id of replays, and before anything is read again: one that is under way ends without having
-    sent anything, and any later one sees the mark. Brokers that cannot have transactions have no replays either.
+    Brokers that cannot have transactions have no replays either.
     """
-    job = decided.job
-    topic = job.needs.settings.rejected
-    count = admin.partition_counts([topic]).get(topic, 0)
-    if not ever_held(admin, topic, count):
-        return
     client = streams.admin_config()
     try:
         admin.check_transactions()
     except StreamsException:
-        writers: AbstractContextManager[TopicWriter | TransactionalWriter] = TopicWriter(
-            job.needs.brokers, client=client
-        )
-    else:
-        writers = only_writer(job.needs.brokers, job.application_id, client=client)
-    with writers as writer:
-        begins = [Place(tp.topic, tp.partition, start) for tp, start in sorted(decided.lost.items())]
-        mark_rebuilt(writer, topic, count, job.application_id, begins)
+        return TopicWriter(job.needs.brokers, client=client)
+    return only_writer(job.needs.brokers, job.application_id, client=client)
 
 
 def _remove_state(topology: Topology, streams: StreamsConfig, directory: Path) -> None:

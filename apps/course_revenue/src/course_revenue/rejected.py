@@ -157,8 +157,8 @@ def only_writer(
             yield writer
     except TaskMigratedException as error:
         raise RefusedError(
-            f"a replay of rejected lines, a rebuild or a switch of {application_id} was begun meanwhile: nothing was"
-            " sent. When that has ended, give this command again"
+            f"a replay of rejected lines, a rebuild or a switch of {application_id} was begun meanwhile, or the"
+            " transaction outlived its time: nothing was sent. Give this command again when no other goes on"
         ) from error
 
 

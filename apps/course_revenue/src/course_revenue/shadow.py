@@ -32,13 +32,12 @@ from course_revenue.totals import open_totals
 from headrace import Serdes
 from headrace.config.own_keys import HTTP_PORT
 from headrace.tools import reset
-from headrace.topics import TopicAdmin, TopicReader, TransactionalWriter, ensure_topics
+from headrace.topics import TopicAdmin, TopicReader, ensure_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from course_revenue.headers import Place
     from headrace.topics import TopicRecord
 
 _VERSION: Final = re.compile(r"(.+)-v(\d+)")
@@ -300,6 +299,8 @@ def put_totals(shadow: Shadow) -> Put:
     output = live.settings.output
     with only_writer(live.brokers, live.application_id, client=live.client) as writer:
         differing, put = what_differs(*(_latest(at) for at in (live, shadow.beside)))
+        # before the first record: a transaction has its time, and the topics may be long
+        rejected = _of_rejected(shadow)
         for course, total in differing.items():
             writer.send(
                 output,
@@ -307,38 +308,43 @@ def put_totals(shadow: Shadow) -> Put:
                 None if total is None else value.serialize(output, total),
                 timestamp_ms=None if total is None else total.updated_event_time,
             )
-        _put_rejected(shadow, writer)
-    return put
-
-
-def _put_rejected(shadow: Shadow, writer: TransactionalWriter) -> None:
-    """Puts what the shadow has rejected behind what the job has, with a mark between the two."""
-    live, beside = shadow.live, shadow.beside.settings
-    topic = live.settings.rejected
-    with _admin(shadow) as admin:
-        counts = admin.partition_counts([topic, beside.rejected])
-        held = ever_held(admin, topic, counts.get(topic, 0))
-    if topic not in counts:
-        return
-    known = since_rebuilt(_records(live, topic))
-    of_shadow = since_rebuilt(_records(live, beside.rejected)).lines if beside.rejected in counts else []
-    there: set[Place | None] = set()
-    if known.marks.get(0) == shadow.application_id:
-        # a switch that was cut short
-        there = {source(record) for record in known.lines}
-    elif held or of_shadow:
-        # not where the input began: some of what it has lost by now the shadow has read, and those would count twice
-        mark_rebuilt(writer, topic, counts[topic], shadow.application_id)
-    for record in of_shadow:
-        if source(record) not in there:
+        if rejected.to_mark:
+            # not where the input began: some of what it has lost by now the shadow has read: it would count twice
+            mark_rebuilt(writer, live.settings.rejected, rejected.to_mark, shadow.application_id)
+        for record in rejected.lines:
             writer.send(
-                topic,
+                live.settings.rejected,
                 record.key,
                 record.value,
                 timestamp_ms=record.timestamp,
                 headers=record.headers,
                 partition=record.partition,
             )
+    return put
+
+
+class _Rejected(NamedTuple):
+    """How many partitions of the job's rejected topic get a mark, and the shadow's lines that go behind it."""
+
+    to_mark: int = 0
+    lines: Sequence[TopicRecord] = ()
+
+
+def _of_rejected(shadow: Shadow) -> _Rejected:
+    live, beside = shadow.live, shadow.beside.settings
+    topic = live.settings.rejected
+    with _admin(shadow) as admin:
+        counts = admin.partition_counts([topic, beside.rejected])
+        held = ever_held(admin, topic, counts.get(topic, 0))
+    if topic not in counts:
+        return _Rejected()
+    known = since_rebuilt(_records(live, topic))
+    of_shadow = since_rebuilt(_records(live, beside.rejected)).lines if beside.rejected in counts else []
+    if known.marks.get(0) == shadow.application_id:
+        # a switch that was cut short
+        there = {source(record) for record in known.lines}
+        return _Rejected(0, [record for record in of_shadow if source(record) not in there])
+    return _Rejected(counts[topic] if held or of_shadow else 0, of_shadow)
 
 
 def _records(at: Target, topic: str) -> list[TopicRecord]:
