@@ -158,20 +158,9 @@ class GroupCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python i
             self._listener.fenced()
             raise
         except kp.GroupAuthorizationFailedError as error:
-            self._note_refusal(error)
-            raise
-
-    def lookup_coordinator(self) -> Any:
-        """Ask which broker coordinates the group, unless that is asked already."""
-        base: Any = super()
-        future = base.lookup_coordinator()
-        future.add_errback(self._note_refusal)
-        return future
-
-    def _note_refusal(self, error: BaseException) -> None:
-        # heartbeats would go on asking, ten times a second
-        if isinstance(error, kp.GroupAuthorizationFailedError):
+            # The base class would go on asking, ten times a second.
             self._refused = error
+            raise
 
     def poll_heartbeat(self) -> None:
         """Raise what ends heartbeats, also that the group may not be read any more."""

@@ -210,7 +210,7 @@ def _what_stays_wrong(job: Job, seen: Seen) -> Sequence[str]:
     """What would keep the job from starting after its internal topics are gone."""
     internal = job.needs.repartition | job.needs.changelogs.keys()
     left = {topic: count for topic, count in seen.partitions.items() if topic not in internal}
-    findings = preflight.judge(job.needs, replace(seen, partitions=left, counted=False))
+    findings = preflight.judge(job.needs, replace(seen, partitions=left, counted=False, emptied=False))
     return [f"{finding.what}: {finding.fix}" for finding in findings.refusals]
 
 
