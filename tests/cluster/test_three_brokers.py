@@ -168,13 +168,13 @@ def test_three_brokers_lose_one_and_take_it_back_and_a_topic_that_wants_all_of_t
                 return ours.list_offsets(of_the_dead, "latest")
             return None
 
-        wait_until(found, "the new leader is asked", 30)
+        wait_until(found, "the new leader is asked")
         # two of three are enough for the other topic
         write(brokers, source, 100, 100)
         assert totals.total() == 100
         assert cluster.restart(2, 120).port == before.brokers[2].port
         wait_until(lambda: totals.total() == 200, "the lines meanwhile, once")
-        assert streams.state() is State.RUNNING
+        wait_until(lambda: streams.state() is State.RUNNING, "it runs")
     # found again by its directory alone
     assert LocalCluster(cluster.data_dir).state() == cluster.state()
     with pytest.raises(ClusterError, match="holds a cluster of 3 brokers, not of 1"):
