@@ -191,6 +191,10 @@ def test_a_postgres_table_is_told_apart_into_tail_duplicates_and_true_difference
         outcome = reconciled(instance, Landed(server.dsn, f"books.{table}"))
         with pytest.raises(ConfigException, match="there is no such table"):
             reconciled(instance, Landed(server.dsn, "books.nothing"))
+        connection.execute(psycopg.sql.SQL("CREATE TABLE emptied AS SELECT * FROM {} WHERE false").format(name))
+        connection.commit()
+        with pytest.raises(ConfigException, match="table emptied has no rows"):
+            reconciled(instance, Landed(server.dsn, "emptied"))
         connection.execute(
             "CREATE TABLE inexact AS SELECT 1::float8 AS unit_price_cents, 1 AS quantity,"
             " 'a' AS order_id, 'a' AS line_id, 'a' AS course_id, 'sale' AS line_type"

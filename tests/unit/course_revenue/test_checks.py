@@ -82,6 +82,15 @@ def test_a_difference_is_explained_by_duplicates_or_by_nothing(
     assert (comparison.agrees, comparison.equal) == (agrees, equal)
 
 
+def test_a_line_whose_key_does_not_decode_is_undecodable_as_it_is_for_the_job() -> None:
+    """Under LogAndContinue the job passed it over, and a difference was told that was none."""
+    keys = (b'{"order_id":"o","line_id":"l"}', b"no json", None)
+    found = [TopicRecord(0, offset, 1, key, value(f"o{offset}", 5), None) for offset, key in enumerate(keys)]
+    sums = sum_input(found)
+    assert sums.fates == Fates(records=3, applied=2, undecodable=1)
+    assert sums.courses["c1"].every == (10, 2)
+
+
 def test_broken_lines_are_counted_and_not_summed() -> None:
     broken = [
         b"no json",

@@ -90,10 +90,21 @@ class JobOffsets:
         return {tp: at.offset for tp, at in self._admin.group_offsets(self._job.application_id).items()}
 
     def has_read(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether everything before these ends is counted: read from outside, and through its repartition topics."""
-        if not self._nothing_before(ends):
-            return False
-        return self._nothing_before(self._ends(self._job.repartition))
+        """Whether everything from outside before these ends is read; it may be in the repartition topics yet."""
+        return self._nothing_before(ends)
+
+    def written(self) -> Offsets:
+        """Where its repartition topics end, what no transaction has committed yet included."""
+        return self._admin.list_offsets(self._partitions(self._job.repartition), "latest")
+
+    def has_counted(self, written: Mapping[TopicPartition, int]) -> bool:
+        """Whether everything in its repartition topics before these ends is in the totals, or never will be.
+
+        A transaction that is decided moves the offsets of what was read at once, and is visible in these topics only
+        when its markers are there: until then nothing is left to be read, and not everything is counted.
+        """
+        visible = self._ends(self._job.repartition)
+        return all(visible.get(tp, 0) >= end for tp, end in written.items()) and self._nothing_before(written)
 
     def close(self) -> None:
         """Free the client."""
@@ -148,13 +159,16 @@ def catch_up(
         TimeoutException: they did for longer.
     """
     ends: Offsets | None = None
+    written: Offsets | None = None
     answered = time.monotonic()
     while True:
         check()
         try:
             ends = job.ends() if ends is None else ends
             show(job.standing())
-            if job.has_read(ends):
+            if written is None and job.has_read(ends):
+                written = job.written()
+            if written is not None and job.has_counted(written):
                 return
             answered = time.monotonic()
         except TimeoutException:

@@ -1,7 +1,7 @@
 """How values are written on the input, the catalog and the output topic: bare JSON, or Avro with a schema registry.
 
-Keys, the repartition topic and the stores' changelogs are the same in both formats, so that changing it is no rebuild.
-In Avro ``line_type`` is an enum: a type that this release does not know does not decode, and the deserialization
+Keys, the repartition topic and the totals' changelog are the same in both formats; the catalog's changelog is as its
+topic. In Avro ``line_type`` is an enum: a type that this release does not know does not decode, and the deserialization
 handler answers for it. In JSON it decodes, and the contract does.
 
 The published schemas stand in ``contracts/``; they are what ``schemas`` gives.
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from course_revenue.model import REFUND, SALE, Course, PurchaseLine, Revenue
+from course_revenue.model import REFUND, SALE, Course, LineKey, PurchaseLine, Revenue
 from headrace.errors import ConfigException
-from headrace.serdes import JsonSerde
+from headrace.serdes import JsonDeserializer, JsonSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,10 +49,17 @@ class Formats:
     def decode_line(self, topic: str) -> Callable[[TopicRecord], PurchaseLine | None]:
         """Gives the line of a record of a topic.
 
-        It raises SerializationException for one that is none, TimeoutException while the registry does not answer.
+        It raises SerializationException for one that is none, or whose key is none, and TimeoutException while the
+        registry does not answer.
         """
+        key = JsonDeserializer(LineKey).deserialize
         deserialize = self.line.deserializer.deserialize_with_headers
-        return lambda record: deserialize(topic, record.headers, record.value)
+
+        def decode(record: TopicRecord) -> PurchaseLine | None:
+            key(topic, record.key)
+            return deserialize(topic, record.headers, record.value)
+
+        return decode
 
 
 def formats(format_: Format, config: Mapping[str, Any]) -> Formats:

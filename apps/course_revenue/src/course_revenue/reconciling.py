@@ -22,6 +22,7 @@ from course_revenue.model import PurchaseLine
 from course_revenue.rejected import since_rebuilt
 from course_revenue.settings import Dedupe, Settings
 from course_revenue.totals import open_totals
+from headrace.errors import ConfigException
 from headrace.records import TopicPartition
 from headrace.serdes import JsonDeserializer
 from headrace.topics import TopicAdmin, TopicReader
@@ -194,7 +195,11 @@ class _Reconciling:
 def _take_in(landed: Landed, ledger: Ledger) -> None:
     with tempfile.TemporaryDirectory(prefix="course-revenue-") as directory:
         file = Path(directory) / "lines.csv"
-        postgres.export_lines(landed.dsn, landed.table, file)
+        if not postgres.export_lines(landed.dsn, landed.table, file):
+            raise ConfigException(
+                f"table {landed.table} has no rows: every line would be one that it does not have yet. Look whether it"
+                " is the right one, and whether its import worked"
+            )
         ledger.add_landed(file)
 
 
