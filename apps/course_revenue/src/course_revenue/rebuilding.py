@@ -220,7 +220,8 @@ def carry_out(admin: TopicAdmin, decided: Plan, streams: StreamsConfig) -> None:
     Raises:
         LockException: a process uses the local state. Nothing was changed.
         IllegalStateException: the plan has refusals. Nothing was changed.
-        RefusedError: a replay of rejected lines was begun meanwhile. Only local state is gone.
+        RefusedError: a replay of rejected lines was begun meanwhile. Local state is gone, and perhaps internal topics:
+            the command has to be given again.
         TimeoutException: a transaction of the job stays open, or the brokers do not answer.
         StreamsException: a step failed, as when an instance was started meanwhile; the command may be given again.
     """
