@@ -538,21 +538,28 @@ class TopicAdmin:
         """Have the client know a controller that answers; returns the brokers that one knows.
 
         What is asked of topics and their configs goes to the controller. The client waits for the one it remembers, for
-        ever, and does not look for another when that broker is away.
+        ever, and does not look for another when that broker is away. Each answer names one, which it remembers then;
+        brokers name any of those that they take for alive. So it is asked until the one that is named has answered.
         """
         doing = "asking the controller"
         deadline, patience_s = time.monotonic() + self._timeout_s, _FIRST_PATIENCE_S
+        asked, answered = -1, set[int]()
         while True:
             left_s = max(deadline - time.monotonic(), _EVENTS_EVERY_S)
             try:
                 future = self._client.describe_cluster(request_timeout=min(patience_s, left_s))
-                return self._result(future, doing, ())
+                nodes = self._result(future, doing, ())
             except TimeoutException:
-                left_s = deadline - time.monotonic()
+                asked, left_s = -1, deadline - time.monotonic()
                 if left_s <= _EVENTS_EVERY_S:
                     raise
-            self._look_for_brokers(doing, min(patience_s, left_s))
-            patience_s *= 2
+                self._look_for_brokers(doing, min(patience_s, left_s))
+                patience_s *= 2
+                continue
+            answered.add(asked)
+            asked = nodes.controller.id
+            if asked in answered:
+                return nodes
 
     def _look_for_brokers(self, doing: str, timeout_s: float) -> frozenset[str]:
         """Have the client look leaders and controller up again; returns the topics there are, none when nobody answers.

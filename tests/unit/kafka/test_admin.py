@@ -85,6 +85,7 @@ class _ForgottenController:
     def __init__(self) -> None:
         self.known = False
         self.looking: list[float] = []
+        self.named: list[int] = []
         self.asked: list[str] = []
 
     def _answer(self, call: str, result: object) -> Future[Any]:
@@ -97,7 +98,7 @@ class _ForgottenController:
         return answer
 
     def describe_cluster(self, **_: Any) -> Future[Any]:
-        return self._answer("describe_cluster", SimpleNamespace(nodes=[]))
+        return self._answer("describe_cluster", SimpleNamespace(nodes=[], controller=SimpleNamespace(id=1)))
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         return {"in": self._answer("describe_topics", SimpleNamespace(topic_id="id", partitions=[1, 2]))}
@@ -141,7 +142,31 @@ def test_another_controller_is_looked_for_when_the_one_remembered_is_away(
     client = _ForgottenController()
     monkeypatch.setattr(admin, "_client", client)
     assert ask(admin) == answer
-    assert client.asked[:3] == ["describe_cluster", "describe_cluster", call]
+    # the last one is answered by the broker that the one before has named
+    assert client.asked[:4] == ["describe_cluster"] * 3 + [call]
+
+
+def test_a_controller_that_is_named_has_to_answer_itself(admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer could name the one that had just died, and the request after it waited for that."""
+
+    class Naming(_ForgottenController):
+        def describe_cluster(self, **_: Any) -> Future[Any]:
+            # who is asked is the one that was named last; 2 is dead
+            self.known = self.named[-1] != 2
+            if self.known:
+                self.named.append(next(names))
+            return self._answer("describe_cluster", SimpleNamespace(controller=SimpleNamespace(id=self.named[-1])))
+
+        def list_topics(self, *, timeout: float) -> SimpleNamespace:
+            self.named.append(next(names))
+            return super().list_topics(timeout=timeout)
+
+    names = iter([2, 2, 3, 1, 3, 1])
+    client = Naming()
+    client.named = [1]
+    monkeypatch.setattr(admin, "_client", client)
+    assert admin.partition_counts(["in"]) == {"in": 2}
+    assert client.named == [1, 2, 2, 3, 1, 3, 1]
 
 
 def test_brokers_that_refuse_entry_are_told_from_a_controller_that_is_away(
