@@ -549,11 +549,14 @@ class TopicAdmin:
             try:
                 future = self._client.describe_cluster(request_timeout=min(patience_s, left_s))
                 nodes = self._result(future, doing, ())
+                if nodes.controller is None:
+                    raise TimeoutException(f"{doing}: the brokers name none yet")
             except TimeoutException:
                 asked, left_s = -1, deadline - time.monotonic()
                 if left_s <= _EVENTS_EVERY_S:
                     raise
                 self._look_for_brokers(doing, min(patience_s, left_s))
+                time.sleep(_PROPAGATION_PAUSE_S)
                 patience_s *= 2
                 continue
             answered.add(asked)

@@ -169,6 +169,23 @@ def test_a_controller_that_is_named_has_to_answer_itself(admin: TopicAdmin, monk
     assert client.named == [1, 2, 2, 3, 1, 3, 1]
 
 
+def test_brokers_that_name_no_controller_yet_are_asked_again(
+    admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that has just started, and takes nobody for alive."""
+
+    class Starting(_ForgottenController):
+        def describe_cluster(self, **_: Any) -> Future[Any]:
+            return self._answer("describe_cluster", SimpleNamespace(controller=next(named)))
+
+    named = iter([None, None, SimpleNamespace(id=1), SimpleNamespace(id=1)])
+    client = Starting()
+    client.known = True
+    monkeypatch.setattr(admin, "_client", client)
+    assert admin.partition_counts(["in"]) == {"in": 2}
+    assert next(named, "all were given") == "all were given"
+
+
 def test_brokers_that_refuse_entry_are_told_from_a_controller_that_is_away(
     admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +218,7 @@ def test_nobody_answers_in_the_time_of_a_call(monkeypatch: pytest.MonkeyPatch) -
     now = [0.0]
     admin = TopicAdmin({"bootstrap.servers": "127.0.0.1:1"}, timeout_ms=10_000)
     monkeypatch.setattr(admin, "_client", Away())
-    monkeypatch.setattr("headrace.kafka.admin.time", SimpleNamespace(monotonic=lambda: now[-1]))
+    monkeypatch.setattr("headrace.kafka.admin.time", SimpleNamespace(monotonic=lambda: now[-1], sleep=lambda _: None))
     with pytest.raises(TimeoutException, match="asking the controller"):
         admin.partition_counts(["in"])
     assert now == [0.0, 1.0, 2.0, 4.0, 6.0, 10.0]
