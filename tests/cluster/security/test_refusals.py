@@ -57,7 +57,7 @@ class Application:
         self.broker = broker
         self.user, self.id, self.source, self.out = (unique(name) for name in ("user", "app", "in", "out"))
         self.grants = documented({"my-application": self.id, "my-input": self.source, "my-output": self.out})
-        self.state = state
+        self._state = state
         self._runs = 0
         broker.make_user(self.user)
         broker.allow(self.user, self.grants)
@@ -70,17 +70,12 @@ class Application:
         yield
         self.broker.allow(self.user, [grant])
 
-    def failure(self, **settings: str) -> Exception | None:
-        """What its stream thread ends with; None when a record came through and was committed."""
+    def started(self, **settings: str) -> tuple[KafkaStreams, list[Exception]]:
+        """It runs, and what its stream thread ends with comes into the list."""
         self._runs += 1
-        producer = Producer({"bootstrap.servers": self.broker.plain})
-        producer.produce(self.source, b"value", b"key")
-        assert producer.flush(30) == 0
         config = {
             "application.id": self.id,
-            "processing.guarantee": "exactly_once_v2",
-            "commit.interval.ms": "100",
-            "state.dir": str(self.state / str(self._runs)),
+            "state.dir": str(self._state / str(self._runs)),
             **self.broker.scram_user(self.user),
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
@@ -93,6 +88,16 @@ class Application:
 
         streams.set_uncaught_exception_handler(note)
         streams.start()
+        return streams, raised
+
+    def failure(self, **settings: str) -> Exception | None:
+        """What its stream thread ends with; None when a record came through and was committed."""
+        producer = Producer({"bootstrap.servers": self.broker.plain})
+        producer.produce(self.source, b"value", b"key")
+        assert producer.flush(30) == 0
+        streams, raised = self.started(
+            **{"processing_guarantee": "exactly_once_v2", "commit_interval_ms": "100", **settings}
+        )
         admin, read = TopicAdmin({"bootstrap.servers": self.broker.plain}), TopicPartition(self.source, 0)
         try:
             deadline = time.monotonic() + 120
@@ -188,22 +193,7 @@ def test_a_grant_that_is_taken_away_in_a_transaction_is_named_whatever_is_asked_
 @pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_an_idle_application_ends_when_its_group_is_taken_away(application: Application, protocol: str) -> None:
     """By heartbeats alone; a classic member asked on and on, and the client stayed RUNNING."""
-    config = {
-        "application.id": application.id,
-        "group.protocol": protocol,
-        "heartbeat.interval.ms": "300",
-        "state.dir": str(application.state / protocol),
-        **application.broker.scram_user(application.user),
-    }
-    raised: list[Exception] = []
-    streams = KafkaStreams(counting(application.source, application.out), StreamsConfig.load(config))
-
-    def note(error: Exception) -> StreamThreadExceptionResponse:
-        raised.append(error)
-        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
-    streams.set_uncaught_exception_handler(note)
-    streams.start()
+    streams, raised = application.started(group_protocol=protocol, heartbeat_interval_ms="300")
     wait_until(lambda: streams.state() is State.RUNNING, "it runs")
     with application.without("Read", "group", application.id):
         wait_until(lambda: raised, "it ends", 20)
