@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaError
+
 from headrace.errors import AuthorizationException, StreamsException, UnsupportedVersionException
 from headrace.kafka.acls import Acl, missing
 from headrace.kafka.errors import FencedInstanceIdException, translate_code
@@ -105,4 +107,5 @@ def refusal(group: str, instance_id: str | None, code: int, text: str, topics: I
         name, means = _REFUSALS[code]
         return StreamsException(f"joining group {group} failed: {means} ({name}: {text})")
     needs = (Acl("Read", "group", group), *(Acl("Describe", "topic", topic) for topic in topics))
-    return translate_code(code, f"error {code}", text, f"heartbeat of group {group}", needs=needs)
+    known = KafkaError(code)
+    return translate_code(code, known.name(), text or known.str(), f"heartbeat of group {group}", needs=needs)

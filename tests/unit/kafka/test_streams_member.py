@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import (
+    AuthorizationException,
     KafkaException,
     MissingSourceTopicException,
     StreamsException,
@@ -274,6 +275,7 @@ def test_offsets_are_reported_by_the_brokers_interval_or_when_a_warm_up_has_caug
 @pytest.mark.parametrize(
     ("code", "text", "kind", "match"),
     [
+        (30, "", AuthorizationException, r"GROUP_AUTHORIZATION_FAILED: Broker: Group .* Read"),
         (35, "", UnsupportedVersionException, r"streams\.version=1"),
         (42, "Topology updates are not supported yet.", StreamsException, "runs another topology"),
         (42, "Static membership is not yet supported.", UnsupportedVersionException, r"Kafka 4\.4"),

@@ -85,6 +85,8 @@ def run_once(at: Target, job: Job, run: Callable[[], int]) -> int:
         # before the instance takes signals, one would end this process at once
         while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             time.sleep(LOOK_S)
+        if not failures:
+            log.info("everything that was there is counted: ending")
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="once", daemon=True).start()

@@ -22,12 +22,12 @@ class Rate:
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
 
-    def of(self, done: int, now: float) -> float:
-        """Takes in how many are done; the rate, 0 while there is none."""
+    def of(self, done: int, now: float) -> float | None:
+        """Takes in how many are done; the rate, None before time has passed."""
         self._seen = [(at, count) for at, count in self._seen if now - at < _RATE_OVER_S]
         self._seen.append((now, done))
         (first_at, first), (last_at, last) = self._seen[0], self._seen[-1]
-        return max(0.0, (last - first) / (last_at - first_at)) if last_at > first_at else 0.0
+        return max(0.0, (last - first) / (last_at - first_at)) if last_at > first_at else None
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def _bar(console: Console, what: str, rated: bool) -> Generator[Callable[[int, i
         task = bar.add_task(what, total=0, more="")
 
         def show(done: int, total: int, more: str) -> None:
-            per_second = f"{rate.of(done, time.monotonic()):,.0f}/s" if rated else ""
+            per_second = _per_second(rate.of(done, time.monotonic()) if rated else None)
             bar.update(task, completed=done, total=total, more=", ".join(part for part in (per_second, more) if part))
 
         yield show
@@ -75,7 +75,7 @@ def _lines(console: Console, what: str, rated: bool) -> Generator[Callable[[int,
         now = time.monotonic()
         per_second = rate.of(done, now)
         left = f"{(total - done) / per_second:,.0f} s left" if per_second and done < total else ""
-        parts = [f"{done:,} of {total:,}", f"{per_second:,.0f}/s" if rated else "", more, left]
+        parts = [f"{done:,} of {total:,}", _per_second(per_second if rated else None), more, left]
         latest = f"{what}: {', '.join(part for part in parts if part)}"
         if now - shown_at >= _PLAIN_EVERY_S:
             shown_at, shown = now, latest
@@ -84,3 +84,7 @@ def _lines(console: Console, what: str, rated: bool) -> Generator[Callable[[int,
     yield show
     if latest != shown:
         console.print(latest, markup=False)
+
+
+def _per_second(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.0f}/s"
