@@ -7,13 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cluster.course_revenue.java import java
 
 from headrace.kafka import TopicAdmin
 from headrace.records import OffsetAndMetadata, TopicPartition
 from headrace.serdes import StringDeserializer
 from headrace.serdes.registry import SchemaRegistryClient
+from headrace.testing.broker import jars_directory
 from headrace.testing.processes import process_start
 from headrace.topics import LatestByKey, TopicWriter
 
@@ -119,6 +123,50 @@ def test_run_stops_in_order_and_reset_makes_it_read_anew(
             TopicPartition(source, 1): 0,
         }
         admin.close()
+
+
+def test_reset_carries_out_a_time_a_duration_a_shift_and_a_file(
+    tmp_path: Path, bootstrap_servers: str, topic_factory: TopicFactory, unique: Callable[[str], str]
+) -> None:
+    source, app = topic_factory("timed", 2), unique("timed-app")
+    now = int(time.time() * 1000)
+    first, second, third = (now - hours * 3_600_000 for hours in (3, 2, 1))
+    with TopicWriter(bootstrap_servers) as writer:
+        for partition, times in enumerate(((first, first, second, third), (first, second, second, third, third))):
+            for at in times:
+                writer.send(source, None, b"x", timestamp_ms=at, partition=partition)
+    admin = TopicAdmin({"bootstrap.servers": bootstrap_servers})
+
+    def offsets_after(application_id: str) -> tuple[int, int]:
+        committed = {tp: entry.offset for tp, entry in admin.group_offsets(application_id).items()}
+        assert committed.keys() == {TopicPartition(source, 0), TopicPartition(source, 1)}
+        return committed[TopicPartition(source, 0)], committed[TopicPartition(source, 1)]
+
+    def reset(*options: str) -> tuple[int, int]:
+        """What is committed after a reset; Java's tool has done the same with an id of its own."""
+        given = ["--bootstrap-server", bootstrap_servers, "--input-topics", source, *options]
+        headrace("reset", "--application-id", app, *given, cwd=tmp_path)
+        resetter = "org.apache.kafka.tools.StreamsResetter"
+        java(f"{jars_directory()}/*", resetter, "--application-id", f"java-{app}", *given)
+        assert offsets_after(app) == offsets_after(f"java-{app}")
+        return offsets_after(app)
+
+    def moment(epoch_ms: int, hours_east: int | None = None) -> str:
+        zone = timezone(timedelta(hours=hours_east or 0))
+        text = datetime.fromtimestamp(epoch_ms // 1000, zone).replace(microsecond=epoch_ms % 1000 * 1000)
+        return (text if hours_east is not None else text.replace(tzinfo=None)).isoformat(timespec="milliseconds")
+
+    # the first record that is not older; without an offset the time is UTC
+    assert reset("--to-datetime", moment(second)) == (2, 1)
+    assert reset("--to-datetime", moment(second + 1, hours_east=2)) == (3, 3)
+    assert reset("--by-duration", "PT2H30M") == (2, 1)
+    # from what is committed, which now is inside the log; what would lie behind the log is its end
+    assert reset("--shift-by", "1") == (3, 2)
+    assert reset("--shift-by", "2") == (4, 4)
+    assert reset("--shift-by", "-3") == (1, 1)
+    (tmp_path / "offsets.csv").write_text(f"{source},1,2\n{source},0,3\n", encoding="utf-8")
+    assert reset("--from-file", str(tmp_path / "offsets.csv")) == (3, 2)
+    admin.close()
 
 
 def test_reset_leaves_an_id_that_begins_with_ours_alone(
