@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-TRACE_S = float(os.environ.get("HEADRACE_TRACE_SECONDS", "5"))
+TRACE_S = float(os.environ.get("HEADRACE_TRACE_SECONDS", "30"))
 LONGEST_MS = 100.0
 FIRST_ROW = ".space .row >> nth=0"
 
@@ -80,6 +80,37 @@ def test_the_page_shows_sums_rows_job_and_offsets_and_follows_them(browser: Brow
             expect(page.locator("#courses")).to_have_text("2")
             assert courses(page) == ["course-000003", "course-000001"]
             assert page.title().startswith("€81,234.05")
+            assert wrong == []
+
+
+def test_the_plots_move_and_the_throughput_is_told(browser: Browser) -> None:
+    with SyntheticDashboard() as dashboard:
+        dashboard.live()
+        dashboard.totals([revenue(1, 100, 10)])
+        with opened(browser, dashboard.address) as (page, wrong):
+            page.click(FIRST_ROW)
+
+            def heights(plot: str) -> set[str]:
+                path = page.locator(f"#{plot} path.line").get_attribute("d") or ""
+                return {point.split()[1] for point in path.removeprefix("M").split("L") if point}
+
+            def told() -> dict[str, bool]:
+                moving = {
+                    plot: len(heights(plot)) > 1 for plot in ("net-plot", "flagged-plot", "rate-plot", "detail-plot")
+                }
+                written = re.match(r"([\d.,]+) totals/s written", page.locator("#rate-note").inner_text())
+                return {
+                    **moving,
+                    "lines/s": re.fullmatch(r"[\d.,]*[1-9][\d.,]*", page.locator("#rate").inner_text()) is not None,
+                    "totals/s": written is not None and written[1] != "0",
+                }
+
+            ends, round_ = time.monotonic() + PATIENCE_S, 1
+            while not all(told().values()):
+                assert time.monotonic() < ends, told()
+                round_ += 1
+                dashboard.totals([revenue(1, 100 * round_, 10 * round_, flagged=round_ % 20 > 10)])
+                page.wait_for_timeout(100)
             assert wrong == []
 
 
@@ -270,10 +301,10 @@ def test_it_fits_wide_and_narrow_screens_by_day_and_by_night(browser: Browser, l
 
 
 def test_ten_thousand_courses_at_a_thousand_updates_a_second_keep_the_page_smooth(browser: Browser) -> None:
-    """No task of the page's main thread takes 100 ms of processor time, for HEADRACE_TRACE_SECONDS (5).
+    """No task of the page's main thread takes 100 ms of processor time, for HEADRACE_TRACE_SECONDS (30).
 
     Processor time, not time by the clock: on a machine with few cores whose other programs push the page aside, the
-    clock says something about them. Both are printed.
+    clock says something about them. So what the clock says is bound loosely, and for all tasks but the slowest.
     """
     count, over = 10_000, threading.Event()
     with SyntheticDashboard() as dashboard:
@@ -296,12 +327,10 @@ def test_ten_thousand_courses_at_a_thousand_updates_a_second_keep_the_page_smoot
             sending = threading.Thread(target=send)
             page.evaluate(
                 """() => {
-                  window.drawn = 0; window.tasks = [];
-                  new PerformanceObserver((list) => {
-                    for (const entry of list.getEntries()) window.tasks.push(entry.duration);
-                  }).observe({ entryTypes: ["longtask"] });
-                  new MutationObserver(() => window.drawn++).observe(document.getElementById("space"),
-                    { subtree: true, childList: true, characterData: true });
+                  window.drawn = 0; window.followed = 0;
+                  const parts = { subtree: true, childList: true, characterData: true };
+                  new MutationObserver(() => window.drawn++).observe(document.getElementById("space"), parts);
+                  new MutationObserver(() => window.followed++).observe(document.getElementById("net"), parts);
                 }"""
             )
             browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
@@ -317,14 +346,19 @@ def test_ten_thousand_courses_at_a_thousand_updates_a_second_keep_the_page_smoot
                 sending.join()
             trace = json.loads(browser.stop_tracing())
             cpu, wall = _tasks_of_main_thread(trace)
-            drawn, long_tasks = page.evaluate("[window.drawn, window.tasks]")
+            drawn, followed = page.evaluate("[window.drawn, window.followed]")
+            by_clock = sorted(wall, reverse=True)
             print(
-                f"{TRACE_S:.0f} s, {sent} updates, {drawn} drawings; longest task {max(cpu):.0f} ms of processor time,"
-                f" {max(wall):.0f} ms by the clock; tasks over 50 ms by the clock: {[round(one) for one in long_tasks]}"
+                f"{TRACE_S:.0f} s, {sent} updates, {drawn} drawings of rows, {followed} of the total; {len(cpu)} tasks,"
+                f" longest {max(cpu):.0f} ms of processor time; by the clock {[round(one) for one in by_clock[:10]]} ms"
             )
             assert sent >= TRACE_S * 900
-            assert drawn >= TRACE_S
+            # the rows as they are scrolled and as totals come; the grand total as totals come
+            assert drawn >= TRACE_S * 3
+            assert followed >= TRACE_S * 2
             assert max(cpu) < LONGEST_MS
+            # a page whose drawings take too long has one such task in a hundred, or more
+            assert by_clock[len(by_clock) // 250] < LONGEST_MS
             assert wrong == []
 
 
