@@ -21,7 +21,6 @@ from course_revenue.sample import SampleSize, sample
 
 from faults.proxy import Network
 from headrace.javaorder import string_hash
-from headrace.state.rocksdb import RocksDBBody
 from headrace.testing.broker import Listener
 from headrace.testing.cluster import LocalCluster
 from headrace.testing.processes import HOST, free_port
@@ -390,23 +389,13 @@ class World:
         problems: list[str] = []
         current: Counter[int] = Counter()
         for instance in self.instances:
-            for path in (instance.state_dir / product.application_id).glob("*_*/rocksdb/course-revenue"):
-                partition = int(path.parent.parent.name.partition("_")[2])
-                offset, rows = _contents(path)
+            for partition, offset, rows in instance.stores():
                 if offset is None or offset < ends[partition]:
                     continue  # it left this task to another instance, and is behind
                 current[partition] += 1
                 replay = replays[partition]
                 wrong = sum(1 for key in rows.keys() | replay.keys() if rows.get(key) != replay.get(key))
                 if wrong:
-                    problems.append(f"{path}: {wrong} rows differ from a replay of partition {partition}")
+                    problems.append(f"{instance.name}: {wrong} rows differ from a replay of partition {partition}")
         missing = [n for n, end in ends.items() if end and not current[n]]
         return problems + [f"no store is at the end of changelog partition {n}" for n in missing]
-
-
-def _contents(path: Path) -> tuple[int | None, dict[bytes, bytes]]:
-    body = RocksDBBody(path)
-    try:
-        return body.offset(), dict(body.scan(None, None, False))
-    finally:
-        body.close()

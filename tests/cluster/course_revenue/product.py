@@ -32,6 +32,7 @@ from course_revenue.sample import FIRST_EVENT_TIME_MS, SampleRecord, SampleSize,
 from kafka.admin import ConfigResource as GroupResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 
+from headrace.state.rocksdb import RocksDBBody
 from headrace.topics import TopicWriter
 
 if TYPE_CHECKING:
@@ -195,6 +196,17 @@ class Instance(AnyInstance):
         for match in self.find(rf"Restored store {store} partition (\d+): (\d+) records"):
             counts[int(match[1])] += int(match[2])
         return dict(counts)
+
+    def stores(self, store: str = "course-revenue") -> Iterator[tuple[int, int | None, dict[bytes, bytes]]]:
+        """What its disk has of a store while it does not run: partition, next changelog offset, rows; of each task."""
+        application = self.state_dir / str(self.config["application.id"])
+        for path in application.glob(f"*_*/rocksdb/{store}"):
+            body = RocksDBBody(path)
+            try:
+                rows = dict(body.scan(None, None, False))
+                yield int(path.parent.parent.name.partition("_")[2]), body.offset(), rows
+            finally:
+                body.close()
 
 
 def command(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
+from cluster.course_revenue.killed import killed_before
 from cluster.course_revenue.product import START_MS, OutputWatch, command, encode, lines, recent, wait_until
 from confluent_kafka import Producer
 from course_revenue.contract import select_course
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from cluster.course_revenue.product import Product
+    from cluster.course_revenue.product import Instance, Product, Stored
     from course_revenue.model import LineKey, PurchaseLine
 
 
@@ -139,19 +141,24 @@ def test_a_restore_reads_what_came_after_the_local_store_and_no_more(product: Pr
     totals_are_the_sum(product, watch)
     assert sum(instance.restored().values()) == 0, "a store closed in good order has nothing to restore"
 
-    # kill -9 with a commit's rows on their way into the stores, at worst: all before that commit is in them
-    committed_before = len(product.admin.read(product.changelog))
+    # kill -9 in the middle of the work: all but the last commit is in the store
+    before = product.admin.offsets(product.changelog)
     product.load(3_000, courses=40, seed=3)
+    watch.wait_for(product.sums.lines - 2_700, "some lines are counted", product.tails)
     instance.kill()
-    instance.start()
-    totals_are_the_sum(product, watch)
-    instance.wait_log("state RUNNING")
-    delta = sum(instance.restored().values())
-    assert delta <= len(product.admin.read(product.changelog)) - committed_before + 3_000, "more than the last commits"
-    assert delta < first / 2, "the whole changelog was read"
+    known = goes_on_from_its_store(product, instance, watch)
+    late = [record for record in after(known, product) if record.offset < before[record.partition]]
+    assert not late, "what a commit before the last one has written was not in the store"
     instance.stop()
 
-    # a store that is 6,000 lines behind, as after a crash in the middle of writing a commit to it
+    # kill -9 between a commit and the writing of its rows
+    product.load(3_000, courses=40, seed=4)
+    while not after(stored(instance), product):
+        killed_before("headrace.state.buffer:BufferedStore.apply", instance, "run")
+    goes_on_from_its_store(product, instance, watch)
+    instance.stop()
+
+    # a store that is 9,000 lines behind, as after a crash in the middle of writing a commit to it
     shutil.rmtree(instance.state_dir)
     shutil.copytree(older, instance.state_dir)
     instance.start()
@@ -166,6 +173,30 @@ def test_a_restore_reads_what_came_after_the_local_store_and_no_more(product: Pr
     # the restored totals go on where they were
     product.send(lines(500, "course-000000", start=90_000))
     totals_are_the_sum(product, watch)
+
+
+def goes_on_from_its_store(product: Product, instance: Instance, watch: OutputWatch) -> dict[int, int]:
+    """Starts a killed instance: it restores what the changelog has more than its store; returns where that ended."""
+    # what it writes from now on lies behind these ends
+    ends = product.admin.offsets(product.changelog)
+    known = stored(instance)
+    assert known.keys() == ends.keys()
+    instance.start()
+    totals_are_the_sum(product, watch)
+    instance.wait_log("state RUNNING")
+    counts = Counter(r.partition for r in after(known, product) if r.offset < ends[r.partition])
+    assert instance.restored() == {partition: counts[partition] for partition in known}
+    return known
+
+
+def stored(instance: Instance) -> dict[int, int]:
+    """By partition, up to which offset of the changelog its store goes."""
+    return {partition: offset or 0 for partition, offset, _ in instance.stores()}
+
+
+def after(offsets: dict[int, int], product: Product) -> list[Stored]:
+    """The changelog's records from there: offsets count transaction markers and what was aborted, too."""
+    return [record for record in product.admin.read(product.changelog) if record.offset >= offsets[record.partition]]
 
 
 @pytest.mark.parametrize("outcome", ["commit", "abort"])
