@@ -6,6 +6,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from cluster.instances import PATIENCE_S, wait_until
+
 from headrace import (
     Consumed,
     Grouped,
@@ -13,8 +15,10 @@ from headrace import (
     Materialized,
     Produced,
     Serdes,
+    State,
     StreamsBuilder,
     StreamsConfig,
+    StreamThreadExceptionResponse,
 )
 from headrace.serdes import LongDeserializer, StringDeserializer
 from headrace.topics import LatestByKey, TopicWriter, ensure_topics
@@ -70,6 +74,24 @@ def running(topology: Topology, settings: dict[str, Any]) -> Iterator[KafkaStrea
         yield streams
     finally:
         assert streams.close(60.0)
+
+
+def failure_of(topology: Topology, settings: dict[str, Any], timeout_s: float = PATIENCE_S) -> Exception:
+    """What ends a client that cannot run."""
+    errors: list[Exception] = []
+
+    def note(error: Exception) -> StreamThreadExceptionResponse:
+        errors.append(error)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    streams = KafkaStreams(topology, StreamsConfig.load(settings))
+    streams.set_uncaught_exception_handler(note)
+    streams.start()
+    try:
+        wait_until(lambda: streams.state() is State.ERROR, "the end of the client", timeout_s)
+    finally:
+        streams.close(60.0)
+    return errors[0]
 
 
 class Totals:

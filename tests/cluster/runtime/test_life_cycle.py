@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cluster.conftest import PROTOCOLS
 from cluster.instances import wait_until
-from cluster.runtime.counting import counting, running, totals_of, write
+from cluster.runtime.counting import counting, failure_of, make_topics, running, totals_of, write
 
 from headrace import (
     Consumed,
@@ -24,8 +26,9 @@ from headrace import (
     StreamsConfig,
     StreamThreadExceptionResponse,
 )
-from headrace.errors import IllegalStateException, TopologyException
+from headrace.errors import IllegalStateException, MissingSourceTopicException, TopologyException
 from headrace.records import TopicPartition
+from headrace.testing.cluster import LocalCluster
 from headrace.topics import NewTopic, TopicAdmin, TopicReader, ensure_topics
 
 if TYPE_CHECKING:
@@ -166,32 +169,51 @@ def test_a_clean_up_has_the_next_start_restore_everything(
         assert totals.total() == 1_000
 
 
-def test_joined_topics_that_differ_end_the_client_before_anything_is_processed(
-    settings: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("partitions", [3, 0], ids=["differ", "missing"])
+def test_joined_topics_that_differ_or_are_missing_end_the_client_before_it_joins_the_group(
+    partitions: int,
+    protocol: str,
+    settings: dict[str, Any],
+    bootstrap_servers: str,
+    unique: Callable[[str], str],
 ) -> None:
-    ensure_topics(bootstrap_servers, [NewTopic(unique("courses"), 3)])
-    write(bootstrap_servers, unique("in"), 10)
-    errors: list[Exception] = []
-    seen: list[str] = []
-
-    def fails(error: Exception) -> StreamThreadExceptionResponse:
-        errors.append(error)
-        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
+    if partitions:
+        ensure_topics(bootstrap_servers, [NewTopic(unique("courses"), partitions)])
     text = Consumed.with_(Serdes.String(), Serdes.String())
     builder = StreamsBuilder()
     courses = builder.table(unique("courses"), text)
-    builder.stream(unique("in"), text).peek(lambda _, value: seen.append(value)).join(courses, lambda a, b: a + b)
-    streams = KafkaStreams(builder.build(), StreamsConfig.load(settings))
-    streams.set_uncaught_exception_handler(fails)
-    streams.start()
-    try:
-        wait_until(lambda: streams.state() is State.ERROR, "the end of the client")
-    finally:
-        streams.close(60.0)
-    assert isinstance(errors[0], TopologyException)
-    assert all(what in str(errors[0]) for what in (unique("in"), unique("courses"), "2", "3"))
-    assert seen == []
+    builder.stream(unique("in"), text).join(courses, lambda a, b: a + b)
+    error = failure_of(builder.build(), settings | {"group.protocol": protocol})
+    if partitions:
+        assert isinstance(error, TopologyException)
+        assert all(what in str(error) for what in (unique("in"), unique("courses"), "2", "3"))
+    else:
+        assert isinstance(error, MissingSourceTopicException)
+        assert f"do not exist: {unique('courses')}. Create" in str(error)
+    with closing(TopicAdmin({"bootstrap.servers": bootstrap_servers})) as admin:
+        # one whose members have all left would still be there
+        assert settings["application.id"] not in admin.list_groups()
+
+
+def test_brokers_too_few_for_transactions_end_the_client_before_it_joins_the_group(
+    settings: dict[str, Any], unique: Callable[[str], str], kafka_version: str | None, tmp_path: Path
+) -> None:
+    three = {"transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2"}
+    with LocalCluster(tmp_path / "kafka", version=kafka_version, heap_mb=384, settings=three) as cluster:
+        settings["bootstrap.servers"] = cluster.bootstrap_servers
+        make_topics(cluster.bootstrap_servers, unique)
+        began = time.monotonic()
+        error = failure_of(counting(unique("in"), unique("out")), settings)
+        # a producer waits 10 s for its first transaction; task.timeout.ms, five minutes, would be for another cause
+        assert time.monotonic() - began < 45.0
+        assert re.search(
+            r"exactly_once_v2 needs transactions, .* shall have 3 copies .* brokers there are 1\. Start more of them; "
+            r"or set transaction\.state\.log\.replication\.factor=1 .* or set processing\.guarantee=at_least_once",
+            str(error),
+        )
+        with closing(TopicAdmin({"bootstrap.servers": cluster.bootstrap_servers})) as admin:
+            assert settings["application.id"] not in admin.list_groups()
 
 
 def test_a_thread_that_died_of_user_code_is_replaced_and_its_records_count_once(
