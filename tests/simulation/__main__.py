@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 import time
+from collections import Counter
 
 from simulation.plan import draw
 from simulation.run import run
@@ -32,6 +33,7 @@ def main() -> int:
     parser.add_argument("--logs", action="store_true", help="the product's own log, at virtual times")
     options = parser.parse_args()
     failed: list[int] = []
+    counts: Counter[str] = Counter()
     began = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
         world = World(draw(seed))
@@ -45,6 +47,7 @@ def main() -> int:
         except Exception as e:
             problem = e
             failed.append(seed)
+        counts.update(world.counts)
         if options.count == 1:
             print(world.plan, *world.trace, sep="\n")
             print(f"{world.elapsed_s:.6f} s, {dict(sorted({**world.counts, **world.network.counts}.items()))}")
@@ -53,6 +56,7 @@ def main() -> int:
     if options.count > 1:
         took = time.monotonic() - began
         print(f"{options.count} schedules in {took:.1f} s, {len(failed)} failed: {failed}")
+        print(dict(sorted(counts.items())))
     return int(bool(failed))
 
 

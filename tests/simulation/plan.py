@@ -79,6 +79,8 @@ class Plan:
         strict_epochs: As before 4.4, a streams group takes offsets under a member's newest epoch only.
         transaction_timeout_ms: Below or above the session's.
         stale_ends: Share of the questions for a log's end that a broker answers which no longer leads, without knowing.
+        acceptable_lag: Under the classic protocol, how many records a state may lack where a task is to run. With 0
+            tasks wait for copies to catch up, which probing rebalances look for.
         inputs: Moments with partition and key.
         faults: In their order.
     """
@@ -98,6 +100,7 @@ class Plan:
     transaction_timeout_ms: int
     strict_epochs: bool
     stale_ends: float
+    acceptable_lag: int
     inputs: list[tuple[float, int, str]] = field(repr=False)
     faults: list[Fault] = field(repr=False)
 
@@ -105,6 +108,8 @@ class Plan:
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
     rnd = random.Random(f"plan {seed}")
+    # of its own, so that what the other draws keeps its order
+    lag = random.Random(f"lag {seed}")
     partitions = rnd.randint(1, 3)
     instances = rnd.randint(2, 3)
     keys = {number: [f"{letter}{number}" for letter in "xyz"] for number in range(partitions)}
@@ -136,6 +141,7 @@ def draw(seed: int) -> Plan:
         transaction_timeout_ms=rnd.choice((5_000, 20_000)),
         strict_epochs=rnd.random() < 0.5,
         stale_ends=rnd.choice((0.0, 0.0, 0.3)),
+        acceptable_lag=lag.choice((0, 10_000)),
         inputs=sorted(inputs),
         faults=sorted(faults, key=lambda fault: fault.at_s),
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from headrace.kafka import classic, consumer, coordinator_link, group_admin, producer, streams, streams_member
-from headrace.runtime import committer, follower, positions, state_updater, stream_thread, topics
+from headrace.runtime import committer, follower, groups, positions, state_updater, stream_thread, topics
 from headrace.state import suppliers
 from simulation.clients import Consumer, GroupAdmin, Producer, TopicAdmin
 from simulation.clock import VirtualThreading, VirtualTime, VirtualUuid
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_PROBING_MS: Final = 5_000
+
 SEEDS: Final = 2_000
 """From 0 on, these are tested."""
 
@@ -32,6 +35,12 @@ def _virtual(world: World) -> Iterator[None]:
 
     def here() -> Any:
         return world.clock.current.owner
+
+    settings_of, request_rejoin = groups.assignment_settings, classic.ClassicMembership.request_rejoin
+
+    def rejoins(self: classic.ClassicMembership, reason: str) -> None:
+        world.counts["probing rebalances"] += "probing" in reason
+        request_rejoin(self, reason)
 
     threading, time = VirtualThreading(world.clock), VirtualTime(world.clock)
     places: list[tuple[Any, str, Any]] = [
@@ -63,6 +72,9 @@ def _virtual(world: World) -> Iterator[None]:
         (committer, "_DOUBT_PAUSE_S", 0.2),
         (state_updater, "_POLL_S", 0.5),
         (stream_thread, "_SETTLING_S", 1.0),
+        # a minute at least may be set
+        (groups, "assignment_settings", lambda config: replace(settings_of(config), probing_interval_ms=_PROBING_MS)),
+        (classic.ClassicMembership, "request_rejoin", rejoins),
     ]
     with contextlib.ExitStack() as stack:
         for module, name, value in places:

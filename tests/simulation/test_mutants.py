@@ -17,7 +17,7 @@ from headrace.assignment import availability
 from headrace.engine.queues import PartitionQueue
 from headrace.engine.task import StreamTask
 from headrace.errors import TaskCorruptedException, TaskMigratedException
-from headrace.kafka import producer
+from headrace.kafka import classic, producer
 from headrace.kafka.classic import ClassicMembership
 from headrace.kafka.group_client import GroupConnection
 from headrace.kafka.streams_member import StreamsMember
@@ -133,6 +133,16 @@ def a_wish_to_join_again_is_forgotten() -> Mutant:
     return patch.object(GroupConnection, "request_rejoin", lambda self: self._coordinator.request_rejoin())
 
 
+def nobody_looks_again_whether_copies_have_caught_up() -> Mutant:
+    joined = classic._Share.joined
+
+    def mutant(self: Any, generation: int, assignment: Any) -> None:
+        joined(self, generation, assignment)
+        self._probe_after_ms = None
+
+    return patch.object(classic._Share, "joined", mutant)
+
+
 def a_new_epoch_is_lent_to_old_tasks() -> Mutant:
     fall_out = StreamsMember._fall_out
 
@@ -161,13 +171,14 @@ NOTICED_BY: dict[Callable[[], Mutant], tuple[int, ...]] = {
     a_restore_ends_where_the_brokers_first_said: (11,),
     a_restore_does_not_wait_for_offsets_in_a_transaction: (61,),
     stores_are_written_before_the_commit: (1,),
-    an_old_changelog_offset_is_written: (559,),
+    an_old_changelog_offset_is_written: (946,),
     a_commit_of_unknown_outcome_counts_as_done: (586,),
     offsets_are_committed_beside_the_transaction: (2,),
     offsets_of_waiting_records_are_committed: (11,),
     aborted_records_are_read: (1,),
     tasks_are_given_before_they_are_given_up: (1,),
     a_wish_to_join_again_is_forgotten: (671,),
+    nobody_looks_again_whether_copies_have_caught_up: (17,),
     a_new_epoch_is_lent_to_old_tasks: (69,),
     a_streams_member_says_that_tasks_are_closed_which_are_not: (11,),
     a_streams_member_repeats_only_what_has_changed: (390,),

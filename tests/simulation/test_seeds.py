@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 
@@ -29,6 +30,8 @@ def test_everything_holds_in_every_schedule() -> None:
     runs = [_started("--seed", str(first), "--count", str(end - first)) for first, end in itertools.pairwise(bounds)]
     said = [run.communicate(timeout=600)[0] for run in runs]
     assert not any(run.returncode for run in runs), "\n".join(said)
+    # each of which ended balanced
+    assert all(re.search(r"'probing rebalances': [1-9]", text) for text in said), "\n".join(said)
 
 
 def test_a_schedule_happens_again_in_another_process() -> None:

@@ -87,7 +87,7 @@ def _built(repartitioned: bool, persistent: bool) -> BuiltTopology:
 
 @functools.cache
 def _config(
-    streams: bool, exactly_once: bool, standbys: int, transaction_timeout_ms: int
+    streams: bool, exactly_once: bool, standbys: int, transaction_timeout_ms: int, acceptable_lag: int
 ) -> tuple[StreamsConfig, EngineSettings]:
     config = StreamsConfig.load(
         {
@@ -98,7 +98,12 @@ def _config(
             **(
                 {}
                 if streams
-                else {"num.standby.replicas": standbys, "session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_500}
+                else {
+                    "num.standby.replicas": standbys,
+                    "session.timeout.ms": 6_000,
+                    "heartbeat.interval.ms": 1_500,
+                    "acceptable.recovery.lag": acceptable_lag,
+                }
             ),
             "commit.interval.ms": 300,
             "poll.ms": 500,
@@ -106,7 +111,6 @@ def _config(
             "transaction.timeout.ms": transaction_timeout_ms,
             "repartition.purge.interval.ms": 2_000,
             "metadata.max.age.ms": 20_000,
-            "probing.rebalance.interval.ms": 60_000,
         }
     )
     return config, engine_settings(config, lambda: 0, lambda: 0)
@@ -129,7 +133,9 @@ class Instance:
         world, plan = self._world, self._world.plan
         process = self.process = Process(self.name, self.disk, world.clock)
         directory: Any = Directory(process)
-        config, engine = _config(plan.streams, plan.exactly_once, plan.standbys, plan.transaction_timeout_ms)
+        config, engine = _config(
+            plan.streams, plan.exactly_once, plan.standbys, plan.transaction_timeout_ms, plan.acceptable_lag
+        )
         built = _built(plan.repartitioned, plan.persistent)
         shared = ClientSettings(
             application_id=APPLICATION,
@@ -211,7 +217,7 @@ class World:
         self._read: dict[TopicPartition, int] = {}
         self._committers: dict[tuple[int, TopicPartition], str] = {}
         self._moving_until = self._over_at = 0.0
-        self._calm = False
+        self._calm = self._unsettled = False
         self._stalls: dict[str, float] = {}
         self._sent: dict[str, list[str]] = {}
         self._began = self.clock.now
@@ -415,8 +421,9 @@ class World:
             if self.clock.now > deadline:
                 raise Violation("a transaction does not end")
             self.clock.sleep(_LOOK_S)
-        deadline = self.clock.now + _LAST_STOP_S
+        self._wait_for_balance()
         self._check_live_stores()
+        deadline = self.clock.now + _LAST_STOP_S
         for instance in self.instances:
             instance.stop()
         while any(instance.alive for instance in self.instances):
@@ -428,6 +435,20 @@ class World:
             raise Violation("a transaction is left open by instances that ended in good order")
         if behind := self._behind():
             raise Violation(behind)
+
+    def _wait_for_balance(self) -> None:
+        """No task waits for its state elsewhere, and no member has two tasks more than another."""
+        deadline = self.clock.now + _SETTLE_S
+        while not self.plan.streams and (unbalanced := self._unbalanced()):
+            if self.clock.now > deadline:
+                raise Violation(f"{_SETTLE_S:.0f} s after everything was in the totals {unbalanced}")
+            self.clock.sleep(_LOOK_S)
+
+    def _unbalanced(self) -> str:
+        if self._unsettled:
+            return "tasks wait for their state elsewhere"
+        running = {thread.name: len(thread._running) for instance in self.instances for thread in instance.threads}
+        return f"tasks run on {running}" if max(running.values()) - min(running.values()) > 1 else ""
 
     def _end(self) -> None:
         """Let every strand come to its end."""
@@ -448,8 +469,10 @@ class World:
         """No task is given twice, nor while a member of the group says that it has it."""
         claims = {name: decode_subscription(metadata[3]).owned for name, metadata in joined.members if metadata[2] >= 0}
         given: dict[TaskId, str] = {}
-        for name, assignment in assignments.items():
-            for task in decode_assignment(assignment.user_data).active:
+        infos = {name: decode_assignment(assignment.user_data) for name, assignment in assignments.items()}
+        self._unsettled = any(info.probe_after_ms >= 0 for info in infos.values())
+        for name, info in infos.items():
+            for task in info.active:
                 if task in given:
                     raise Violation(f"task {task} is given to {given[task]} and {name} in {joined.generation}")
                 given[task] = name
