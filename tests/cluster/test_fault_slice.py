@@ -14,6 +14,8 @@ SEED = 16_377
 """Most kinds of faults, both coordinators and a removed directory among them; the last one is over some seconds before
 the end."""
 SECONDS = 60.0
+SETTLE_S = 60.0
+"""How soon after the last fault every line is in the totals: 3 to 15 s on an idle machine."""
 
 
 def test_a_seed_always_draws_the_same_faults_and_long_runs_draw_every_kind() -> None:
@@ -23,7 +25,7 @@ def test_a_seed_always_draws_the_same_faults_and_long_runs_draw_every_kind() -> 
 
 
 def test_no_fault_of_a_minute_loses_or_doubles_a_line(tmp_path: Path) -> None:
-    report = run(tmp_path, seed=SEED, seconds=SECONDS, protocol="streams", rate=200, settle_s=180, say=print)
+    report = run(tmp_path, seed=SEED, seconds=SECONDS, protocol="streams", rate=200, settle_s=SETTLE_S, say=print)
     print("\n".join(report.lines_of_text()))
     assert report.problems == []
     assert len(report.recoveries) == len(draw(SEED, SECONDS))
