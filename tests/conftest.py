@@ -4,9 +4,34 @@ from __future__ import annotations
 
 import atexit
 import os
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With HEADRACE_NO_SKIPS set, as ``.ci/run`` sets it, what a test promises may not go unproven."""
+    return _no_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Nor may a whole file."""
+    return _no_skip((yield))
+
+
+def _no_skip(report: Report) -> Report:
+    if report.skipped and os.environ.get("HEADRACE_NO_SKIPS"):
+        report.outcome = "failed"
+        report.longrepr = f"left out, which HEADRACE_NO_SKIPS forbids: {report.longrepr}"
+    return report
 
 
 @pytest.hookimpl(trylast=True)
