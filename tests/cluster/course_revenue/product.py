@@ -430,6 +430,16 @@ class Admin:
             for member in found.members
         }
 
+    def group_state(self, group: str) -> str:
+        """The brokers' word for the state of a group of either protocol."""
+        client: Any = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        try:
+            return next(
+                (str(listed["group_state"]) for listed in client.list_groups() if listed["group_id"] == group), ""
+            )
+        finally:
+            client.close()
+
     def read(self, topic: str, isolation: str = "read_committed", timeout_s: float = 60.0) -> list[Stored]:
         """Everything in a topic up to the end there is now, by partition and offset."""
         starts, ends = self.offsets(topic, "earliest"), self.offsets(topic)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from cluster.conftest import PROTOCOLS
 from cluster.course_revenue.product import Instance, Product, wait_until
 from cluster.course_revenue.test_instances import ALL_TASKS, flowing, share
 
@@ -116,27 +117,38 @@ def test_the_protocol_may_change_between_two_runs(product: Product) -> None:
     assert watch.latest() == product.sums.totals()
 
 
+def group_is_empty(product: Product) -> None:
+    wait_until(lambda: product.admin.group_state(product.application_id) == "Empty", "the group has no members")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_stopped_java_application_is_taken_over_and_given_back(
-    product: Product, java_job: Callable[..., JavaJob]
+    product: Product, java_job: Callable[..., JavaJob], protocol: str
 ) -> None:
-    """By the classic protocol, under which they cannot be members of one group at the same time."""
+    """Under the classic protocol they cannot be members of one group at the same time."""
     watch = product.watch()
-    settings = {"application_id": product.application_id, "session_timeout_ms": 6_000}
+    settings = {
+        "group_protocol": protocol,
+        "application_id": product.application_id,
+        "session_timeout_ms": 6_000,
+    }
     java = java_job(product, product.topics["output"], **settings)
     product.load(2_000)
     watch.wait_for(2_000, "Java's totals", java.tail)
-    refused = product.instance("refused").start()
-    assert refused.exit_code() != 0
-    assert "members of another kind" in refused.log()
-    product.instances.remove(refused)
+    if protocol == "classic":
+        refused = product.instance("refused", group_protocol=protocol).start()
+        assert refused.exit_code() != 0
+        assert "members of another kind" in refused.log()
+        product.instances.remove(refused)
     java.stop()
-    # a Java member does not leave when it closes: the group forgets it after its session
-    wait_until(lambda: not product.admin.members(product.application_id), "the group is empty")
-    a = product.instance("a").start()
+    # a Java member of a classic group does not leave when it closes: the group forgets it after its session
+    group_is_empty(product)
+    a = product.instance("a", group_protocol=protocol).start()
     product.load(2_000, seed=2)
     watch.wait_for(4_000, "headrace goes on", product.tails)
     assert sum(a.restored().values()) > 0
     a.stop()
+    group_is_empty(product)
     java = java_job(product, product.topics["output"], **settings)
     product.load(2_000, seed=3)
     watch.wait_for(6_000, "Java goes on", java.tail)
