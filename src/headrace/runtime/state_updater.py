@@ -232,7 +232,7 @@ class StateUpdater:
                     ):
                         self._guard.wait()
                     if self._stop:
-                        return
+                        break
                     work = list(self._work)
                     self._work.clear()
                     removing = set(self._removing)
@@ -251,6 +251,7 @@ class StateUpdater:
                     self._do(piece)
                 if consumer is not None:
                     self._measured_advance(consumer)
+            self._tell_suspended(self._jobs.values())
         except BaseException as e:
             # a restore thread that dies silently would leave tasks waiting for ever
             with self._guard:
@@ -274,7 +275,10 @@ class StateUpdater:
         if consumer is not None:
             consumer.incremental_unassign([tp for job in removed for tp in job.open])
         self._follower.remove(consumer, removing)
-        for job in removed:
+        self._tell_suspended(removed)
+
+    def _tell_suspended(self, jobs: Iterable[_Job]) -> None:
+        for job in jobs:
             for tp, changelog in job.open.items():
                 self._listener.on_restore_suspended(tp, changelog.store, changelog.count)
 
@@ -560,6 +564,8 @@ class StateUpdater:
         self._jobs.pop(job.task.id, None)
         if job.open:
             consumer.incremental_unassign(list(job.open))
+        self._tell_suspended([job])
+        job.open.clear()
         with self._guard:
             self._failed.append((job.task, error))
 
