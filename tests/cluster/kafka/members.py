@@ -11,14 +11,14 @@ from headrace.assignment import SubscriptionInfo, TaskAssignor, encode_subscript
 from headrace.assignment.wire import LATEST_VERSION
 from headrace.kafka import Assigned, ClassicMembership, Lost, MembershipEvent, Revoked, StreamsMembership
 from headrace.kafka.admin import TopicAdmin
-from headrace.records import TaskId, TopicPartition
+from headrace.records import HostInfo, TaskId, TopicPartition
 from headrace.topology.group import group_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.kafka import Membership
-    from headrace.records import HostInfo
+    from headrace.records import HostPartitions
 
 ALL = {TaskId(0, partition) for partition in range(6)}
 """The tasks of the topic that the fixtures make."""
@@ -76,6 +76,12 @@ class Member:
         self.events += events
         return events
 
+    @property
+    def hosts(self) -> Mapping[HostInfo, HostPartitions]:
+        """Where members are and what they have, as it was last told."""
+        assigned = [event for event in self.events if isinstance(event, Assigned)]
+        return assigned[-1].hosts if assigned else {}
+
     def count(self, kind: type[MembershipEvent]) -> int:
         return sum(isinstance(event, kind) for event in self.events)
 
@@ -91,6 +97,7 @@ def classic_member(
     group_instance_id: str | None = None,
     fingerprint: bytes = b"",
     version: int = LATEST_VERSION,
+    host: HostInfo | None = None,
     former: str | None = None,
 ) -> Member:
     """A member of a classic group that reads a topic, a task for each partition."""
@@ -111,6 +118,7 @@ def classic_member(
                     process_id,
                     claims.owned,
                     fingerprint=fingerprint,
+                    host=host,
                     request=claims.request,
                     version=min(version, claims.version),
                 )
@@ -170,3 +178,17 @@ def drive(
             f"a task has two owners: {[sorted(m.tasks) for m in members]}"
         )
         time.sleep(0.005)
+
+
+def drive_until_hosts_are_known(join: Callable[..., Member]) -> None:
+    """Two members that share the tasks: each is told where both are, and which partitions they have."""
+    here, there = HostInfo("here", 8080), HostInfo("there", 65_000)
+    first, second = join(host=here), join(host=there)
+
+    def known() -> bool:
+        shared = {here: first.partitions, there: second.partitions}
+        return len(first.tasks) == len(second.tasks) == 3 and all(
+            {host: has.active for host, has in member.hosts.items()} == shared for member in (first, second)
+        )
+
+    drive([first, second], known)

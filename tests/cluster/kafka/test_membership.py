@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster.kafka.members import ALL, Member, classic_member, drive
+from cluster.kafka.members import ALL, Member, classic_member, drive, drive_until_hosts_are_known
 
 from headrace.errors import StreamsException, TaskMigratedException, TimeoutException
 from headrace.kafka import (
@@ -76,6 +76,10 @@ def test_a_task_being_closed_is_given_to_nobody_else(join: Callable[..., Member]
     first.tasks -= first.held_back
     first.membership.revoked(first.held_back)
     drive([first, second, third], lambda: {len(m.tasks) for m in (first, second, third)} == {2})
+
+
+def test_hosts_are_known_to_every_member(join: Callable[..., Member]) -> None:
+    drive_until_hosts_are_known(join)
 
 
 def test_tasks_go_on_and_may_be_committed_while_others_join(

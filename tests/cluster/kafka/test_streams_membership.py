@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster.kafka.members import ALL, Member, classic_member, drive, streams_member
+from cluster.kafka.members import ALL, Member, classic_member, drive, drive_until_hosts_are_known, streams_member
 
 from headrace.errors import IllegalStateException, MissingSourceTopicException, StreamsException, TaskMigratedException
 from headrace.kafka import (
@@ -20,7 +20,7 @@ from headrace.kafka import (
     ShutdownRequested,
     TopicAdmin,
 )
-from headrace.records import GroupIdentity, HostInfo, OffsetAndMetadata, TopicPartition
+from headrace.records import GroupIdentity, OffsetAndMetadata, TopicPartition
 from headrace.tools.reset import ResetRequest, reset
 
 if TYPE_CHECKING:
@@ -185,20 +185,8 @@ def test_all_members_hear_that_the_application_is_to_end(join: Callable[..., Mem
     drive([first, second], lambda: first.count(ShutdownRequested) == second.count(ShutdownRequested) == 1)
 
 
-def test_hosts_are_known_to_every_member(join: Callable[..., Member], topic: str) -> None:
-    here, there = HostInfo("here", 8080), HostInfo("there", 65_000)
-    first, second = join(host=here), join(host=there)
-
-    def known(member: Member) -> bool:
-        assigned = [event for event in member.events if isinstance(event, Assigned)]
-        if not assigned or assigned[-1].hosts.keys() != {here, there}:
-            return False
-        return all(
-            assigned[-1].hosts[host].active == {TopicPartition(topic, task.partition) for task in owner.tasks}
-            for host, owner in ((here, first), (there, second))
-        )
-
-    drive([first, second], lambda: len(first.tasks) == len(second.tasks) == 3 and known(first) and known(second))
+def test_hosts_are_known_to_every_member(join: Callable[..., Member]) -> None:
+    drive_until_hosts_are_known(join)
 
 
 def test_the_brokers_make_internal_topics_before_they_assign(

@@ -27,7 +27,7 @@ from headrace import (
     StreamThreadExceptionResponse,
 )
 from headrace.errors import IllegalStateException, MissingSourceTopicException, TopologyException
-from headrace.records import TopicPartition
+from headrace.records import HostInfo, TopicPartition
 from headrace.testing.cluster import LocalCluster
 from headrace.topics import NewTopic, TopicAdmin, TopicReader, ensure_topics
 
@@ -76,6 +76,32 @@ def test_threads_come_and_go_while_it_runs(
     finally:
         assert streams.close(60.0)
     assert streams.add_stream_thread() is None, "closed"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_instance_knows_where_the_others_are_and_what_they_have(
+    protocol: str, settings: dict[str, Any], unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    settings["group.protocol"] = protocol
+    topology = counting(unique("in"), unique("out"))
+    with (
+        running(topology, settings | {"application.server": "here:8080"}) as here,
+        running(topology, settings | {"application.server": "there:8081", "state.dir": str(tmp_path / "b")}) as there,
+    ):
+
+        def active(client: KafkaStreams) -> set[TopicPartition]:
+            (thread,) = client.metadata_for_local_threads()
+            return {tp for task in thread.active_tasks for tp in task.topic_partitions}
+
+        def known(client: KafkaStreams) -> dict[HostInfo, frozenset[TopicPartition]]:
+            (thread,) = client._threads
+            return {host: has.active for host, has in thread.hosts.items()}
+
+        def shared() -> bool:
+            has = {HostInfo("here", 8080): active(here), HostInfo("there", 8081): active(there)}
+            return all(has.values()) and known(here) == known(there) == has
+
+        wait_until(shared, "both know of both", detail=lambda: [known(here), known(there)])
 
 
 def test_a_paused_client_stays_in_the_group_and_processes_nothing(
