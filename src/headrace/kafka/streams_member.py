@@ -64,6 +64,7 @@ _LEVELS: Mapping[int, int] = {
     Status.MISSING_INTERNAL_TOPICS: logging.INFO,
     Status.ASSIGNMENT_DELAYED: logging.INFO,
 }
+"""Of what is said of them in the log; that of the others is a warning."""
 _TRY_AGAIN = frozenset({14, 15, 16})
 """Numbers of COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 _UNKNOWN_SERVER_ERROR = -1
@@ -379,11 +380,7 @@ class StreamsMember:
         codes = {code for code, _ in statuses}
         if statuses != self._statuses:
             for code, text in statuses:
-                level = (
-                    logging.INFO
-                    if code in (Status.MISSING_INTERNAL_TOPICS, Status.ASSIGNMENT_DELAYED)
-                    else logging.WARNING
-                )
+                level = _LEVELS.get(code, logging.WARNING)
                 log.log(level, "group %s: %s", self.description.group_id, describe_status(code, text))
         self._statuses = statuses
         self._ready = not codes & _NOT_READY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -229,6 +231,32 @@ def test_wrong_partition_counts_are_an_error_at_once() -> None:
     world.beat()
     world.answer(status=Status.INCORRECTLY_PARTITIONED_TOPICS)
     assert isinstance(world.failure(), TopologyException)
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "match"),
+    [
+        (Status.STALE_TOPOLOGY, logging.WARNING, "newer topology than this instance: upgrade it"),
+        (Status.MISSING_SOURCE_TOPICS, logging.WARNING, "source topics do not exist, create them"),
+        (Status.INCORRECTLY_PARTITIONED_TOPICS, logging.WARNING, "do not have the partitions that the topology needs"),
+        (Status.MISSING_INTERNAL_TOPICS, logging.INFO, "are making internal topics"),
+        (Status.SHUTDOWN_APPLICATION, logging.WARNING, "the whole application is to end"),
+        (Status.ASSIGNMENT_DELAYED, logging.INFO, "wait for more members"),
+        (Status.MISSING_CLIENT_TAGS, logging.WARNING, r"by tags .* \(client\.tag\.\*\)"),
+    ],
+)
+def test_a_status_is_logged_once_in_a_sentence(
+    status: Status, level: int, match: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = World()
+    world.joined(A)
+    caplog.clear()
+    for _ in range(2):
+        world.answer(same=True, status=status)
+    (told,) = caplog.records
+    assert told.levelno == level
+    assert re.fullmatch(f"group g: .*{match}.*: why", told.getMessage())
 
 
 def test_a_shutdown_is_asked_for_until_it_was_heard_and_told_once() -> None:
