@@ -46,7 +46,7 @@ class StateRestoreListener:
         """A store is restored, by ``total_restored`` records."""
 
     def on_restore_suspended(self, topic_partition: TopicPartition, store_name: str, total_restored: int) -> None:
-        """The task left before its store was restored, after ``total_restored`` records."""
+        """The task left, or its restore failed, before its store was restored, after ``total_restored`` records."""
 
 
 class SuspendReason(Enum):
