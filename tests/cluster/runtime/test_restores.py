@@ -112,7 +112,13 @@ def restoring(settings: dict[str, Any], unique: Callable[[str], str]) -> Iterato
     with totals_of(brokers, unique("out")) as totals:
         with running(topology, settings):
             wait_until(lambda: totals.total() == LINES, "the lines")
-        transaction = RecordProducer({"bootstrap.servers": brokers, "transactional.id": unique("predecessor")})
+        transaction = RecordProducer(
+            {
+                "bootstrap.servers": brokers,
+                "transactional.id": unique("predecessor"),
+                "transaction.timeout.ms": 300_000,
+            }
+        )
         transaction.init_transactions(30.0)
         for _ in range(UNFINISHED):
             transaction.send(changelog, HELD, b"of-nobody", bytes(8), 1)
