@@ -64,6 +64,34 @@ def test_a_poison_record_is_skipped_and_the_books_still_agree(product_factory: P
     assert "0 not decodable, 1 skipped by hand" in command(instance, "reconcile", code=0)
 
 
+def test_each_of_many_poison_records_is_skipped_by_one_call(product_factory: ProductFactory) -> None:
+    product = product_factory(4)
+    topic = product.topics["lines"]
+    product.load(2000, courses=40, seed=3)
+    ends = product.admin.offsets(topic)
+    good = encode({"learner_id": "learner-of-secret", "line_type": "sale"})
+    torn: list[tuple[bytes, bytes]] = [
+        (b"{", b'{"order_id":"x","line_id":"y"}'),
+        (encode({"learner_id": "learner-of-secret", "line_type": "gift"}), b'{"order_id":"x","line_id":"y"}'),
+        (b'{"line_type":7}', b'{"order_id":"x","line_id":"y"}'),
+        (good, b"no key"),
+    ]
+    for partition, (value, key) in enumerate(torn):
+        product.send_raw(value, key=key, partition=partition, timestamp_ms=START_MS)
+    product.load(1000, courses=40, seed=4)
+    instance = product.instance("a").start()
+    assert instance.exit_code() == 1, instance.tail()
+    for partition in (3, 1, 2, 0):
+        where = ["--partition", str(partition), "--offset", str(ends[partition])]
+        command(instance, "skip-record", *where, "--reason", "torn", "--by", "anna", code=0)
+    watch = product.watch()
+    instance.start()
+    watch.wait_for(product.sums.lines, "the lines behind them", product.tails)
+    instance.stop()
+    assert watch.latest() == product.sums.totals()
+    assert "4 skipped by hand" in command(instance, "reconcile", code=0)
+
+
 def refused_topic(product: Product) -> RefusedError:
     request = SkipRequest(product.application_id, Place("other", 0, 0), "why", "anna", {"topic"})
     with pytest.raises(RefusedError) as caught:

@@ -16,8 +16,7 @@ from course_revenue.jobs import JobProcess
 from course_revenue.options import Brokers, By, Config, ConfigFile, DryRun, LogFile, Set, as_given, target, who
 from course_revenue.preflight import Findings
 from course_revenue.rejected import RejectedLine, Selection, read_rejected, replay
-from course_revenue.settings import COMMIT_BEFORE
-from course_revenue.skipping import NotNextError, SkipRequest, bring_before, skip
+from course_revenue.skipping import NotNextError, SkipRequest, bring_before, skip, stepping
 from course_revenue.totals import event_time_ms, on_one_line
 from headrace.cli.common import FAILED, note, say
 from headrace.errors import ConfigException, TimeoutException
@@ -108,14 +107,14 @@ def skip_record(
         if dry_run:
             raise RefusedError(f"{not_next}. Without --dry-run an instance would bring it there") from not_next
         note(f"{not_next}. An instance brings it there")
-        instance = JobProcess(config, [*(settings or ()), f"{COMMIT_BEFORE}={request.place}"], log_file)
+        instance = JobProcess(config, [*(settings or ()), *stepping(at, request.place)], log_file)
         bring_before(instance, request, at)
         try:
             adjustment = skip(at.brokers, request, file, client=at.client)
         except NotNextError as ended:
             raise RefusedError(
-                f"{ended}. The instance was stopped by something else. When that is another record, skip that one, and"
-                f" this one then; each call comes nearer to both. The end of {log_file}:\n{instance.tail()}"
+                f"the end of {log_file}:\n{instance.tail()}\n\n{ended}. What stopped the instance of this command"
+                " stands above. When it is another record, skip that one first"
             ) from ended
     say(msgspec.json.encode(adjustment).decode())
     note("dry run: nothing was changed" if dry_run else f"{application_id} is past {request.place}; written to {file}")

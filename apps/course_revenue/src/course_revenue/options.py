@@ -33,6 +33,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where nobod
 LogFile = Annotated[Path, typer.Option("--log-file", help="Where the output of the command's own instance goes.")]
 By = Annotated[str | None, typer.Option("--by", help="Who does this, for the record; else user@host.")]
 
+_HANDLER: Final = ("deserialization.exception.handler", "default.deserialization.exception.handler")
 _SECRET: Final = re.compile(r"password|secret|jaas|token|passphrase|user\.info|keystore\.(key|certificate)")
 
 
@@ -58,6 +59,12 @@ class Target:
     def values(self) -> Formats:
         """How values are written."""
         return formats(self.settings.format, self.properties)
+
+    @property
+    def stops_at_undecodable(self) -> bool:
+        """Whether the deserialization handler lets a record that does not decode stop the job."""
+        given = [str(self.properties[key]) for key in _HANDLER if self.properties.get(key)]
+        return not given or given[0].rpartition(".")[2] == "LogAndFailExceptionHandler"
 
     @property
     def application_id(self) -> str:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 5
 _TELL_EVERY: Final = 10_000
-_HANDLER: Final = ("deserialization.exception.handler", "default.deserialization.exception.handler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class _Reconciling:
             ledger.add_lines(_counted(lines.up_to(ends, self._timeout_s), total, tell), cut.lines)
             if self._settings.dedupe is Dedupe.LINE_KEY and cut.repartition:
                 ledger.leave_out_repeats(self._settings.dedupe_retention_ms, len(cut.repartition))
-            strict = self._stops_at_undecodable()
+            strict = self._at.stops_at_undecodable
             sums = InputSums(*ledger.sums(all_rejected=not rejected_begins, lost_undecodable=strict))
             if landed is not None:
                 sums = InputSums(sums.courses, sums.fates, *ledger.landed())
@@ -182,10 +181,6 @@ class _Reconciling:
             if place is not None and place.topic == self._topics.lines
         )
         return {partition: start for partition, start in begins.items() if start > 0 and partition not in found.marks}
-
-    def _stops_at_undecodable(self) -> bool:
-        given = [str(self._at.properties[key]) for key in _HANDLER if self._at.properties.get(key)]
-        return not given or given[0].rpartition(".")[2] == "LogAndFailExceptionHandler"
 
     def _reader(self, topic: str, start: Mapping[int, int] | None = None) -> TopicReader:
         at = self._at

@@ -12,6 +12,7 @@
 | course.revenue.format              | json                              | ``json`` or ``avro``, see formats          |
 | course.revenue.adjustments.file    | course-revenue-adjustments.jsonl  | what was skipped by hand, see adjustments  |
 | course.revenue.commit.before       |                                   | TOPIC-PARTITION@OFFSET,…, see stepping     |
+| course.revenue.wait.at.broken      | false                             | ``true``, see stepping                     |
 | course.revenue.currency            | eur                               | ``eur`` or ``usd``: what the cents are of  |
 | course.revenue.dashboard.job       | headrace.http.port of this host   | the job's ports, ``http://…`` with commas  |
 """
@@ -36,6 +37,7 @@ E = TypeVar("E", bound=Enum)
 
 PREFIX: Final = "course.revenue."
 COMMIT_BEFORE: Final = "course.revenue.commit.before"
+WAIT_AT_BROKEN: Final = "course.revenue.wait.at.broken"
 _LONGEST_MS: Final = 10 * 366 * 24 * 3_600_000
 
 
@@ -69,6 +71,7 @@ class Settings:
     format: Format = Format.JSON
     adjustments: str = "course-revenue-adjustments.jsonl"
     commit_before: tuple[Place, ...] = ()
+    wait_at_broken: bool = False
     currency: Currency = Currency.EUR
     job_addresses: tuple[str, ...] = ()
 
@@ -145,6 +148,13 @@ def _places(key: str, value: object) -> tuple[Place, ...]:
     return places
 
 
+def _boolean(key: str, value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigException(f"{key} must be true or false, not {value!r}")
+    return text == "true"
+
+
 def _addresses(key: str, value: object) -> tuple[str, ...]:
     found = tuple(part.strip().rstrip("/") for part in str(value).split(",") if part.strip())
     for one in found:
@@ -171,6 +181,7 @@ _ROWS: Final[Mapping[str, tuple[str, Callable[[str, object], Any]]]] = {
     "course.revenue.format": ("format", _one_of(Format)),
     "course.revenue.adjustments.file": ("adjustments", _text("the name of a file")),
     COMMIT_BEFORE: ("commit_before", _places),
+    WAIT_AT_BROKEN: ("wait_at_broken", _boolean),
     "course.revenue.currency": ("currency", _one_of(Currency)),
     "course.revenue.dashboard.job": ("job_addresses", _addresses),
 }

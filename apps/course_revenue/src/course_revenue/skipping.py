@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from course_revenue.adjustments import Adjustment, digest, record
 from course_revenue.errors import RefusedError
+from course_revenue.settings import COMMIT_BEFORE, WAIT_AT_BROKEN
 from headrace import TopicPartition
 from headrace.errors import TimeoutException
 from headrace.records import OffsetAndMetadata
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from headrace.topics import TopicRecord
 
 _LOOK_S: Final = 0.25
+_COMMIT_MS: Final = 200
+_WAIT_MS: Final = 30_000
+"""How long an instance goes on while one of its tasks waits at another record."""
 
 
 class NotNextError(RefusedError):
@@ -166,11 +170,21 @@ def _next_record(
     return None
 
 
+def stepping(at: Target, place: Place) -> list[str]:
+    """The settings of an instance that is to come to a record that stops the job, and no further."""
+    # a job that passes over what does not decode never waits for it either
+    waits = [f"{WAIT_AT_BROKEN}=true"] if at.stops_at_undecodable else []
+    return [*waits, f"{COMMIT_BEFORE}={place}", f"task.timeout.ms={_WAIT_MS}", f"commit.interval.ms={_COMMIT_MS}"]
+
+
 def bring_before(instance: JobProcess, request: SkipRequest, at: Target, *, timeout_s: float = 3600.0) -> None:
-    """Runs an instance until the record has stopped it, so that everything before the record is counted.
+    """Runs an instance until it stands at the record, so that everything before the record is counted.
+
+    It ends before, when a record stops it for which it cannot wait, or does so for longer than ``task.timeout.ms``.
+    Then it is started again, as long as it comes nearer.
 
     Args:
-        instance: with ``course.revenue.commit.before`` naming the record; it ends before this returns.
+        instance: with the settings of ``stepping``; it has ended when this returns.
         request: which record.
         at: the brokers.
         timeout_s: longest wait, in seconds.
@@ -179,17 +193,27 @@ def bring_before(instance: JobProcess, request: SkipRequest, at: Target, *, time
         RefusedError: the record does not stop the job: it is past it now.
         TimeoutException: the job is not there after so long.
     """
-    partition = TopicPartition(request.place.topic, request.place.partition)
+    place = request.place
+    partition = TopicPartition(place.topic, place.partition)
     admin = TopicAdmin(at.streams_config.admin_config())
     deadline = time.monotonic() + timeout_s
+
+    def committed() -> int:
+        entry = admin.group_offsets(request.application_id).get(partition)
+        return -1 if entry is None else entry.offset
+
     try:
-        with instance:
-            while instance.pid is not None:
-                committed = admin.group_offsets(request.application_id).get(partition)
-                if committed is not None and committed.offset > request.place.offset:
-                    raise RefusedError(f"{request.place} does not stop the job: it is counted, and nothing was skipped")
-                if time.monotonic() > deadline:
-                    raise TimeoutException(f"the job does not come to {request.place} within {timeout_s:.0f} s")
-                time.sleep(_LOOK_S)
+        here, before = committed(), -2
+        while before < here < place.offset:
+            before = here
+            with instance:
+                while here < place.offset and instance.pid is not None:
+                    time.sleep(_LOOK_S)
+                    here = committed()
+                    if time.monotonic() > deadline:
+                        raise TimeoutException(f"the job does not come to {place} within {timeout_s:.0f} s")
+            here = committed()
+        if here > place.offset:
+            raise RefusedError(f"{place} does not stop the job: it is counted, and nothing was skipped")
     finally:
         admin.close()

@@ -18,7 +18,7 @@ from course_revenue.formats import formats
 from course_revenue.headers import REASON, Place, source_headers
 from course_revenue.model import Course, LineKey, LineWithCourse, PurchaseLine, Revenue
 from course_revenue.settings import Dedupe, Settings
-from course_revenue.stepping import CommitBefore
+from course_revenue.stepping import CommitBefore, waiting
 from headrace import (
     Consumed,
     FixedKeyProcessor,
@@ -81,22 +81,25 @@ def build_topology(
     outside = values or formats(settings.format, config or {})
     line_serde = JsonSerde(PurchaseLine)
     course_id_serde = Serdes.String()
+    line_key: Serde[LineKey] = JsonSerde(LineKey)
+    line, course_key, course = outside.line, course_id_serde, outside.course
+    if settings.wait_at_broken:
+        line_key, course_key, course = waiting(line_key), waiting(course_key), waiting(course)
+        line = waiting(line, check if settings.on_broken_line is OnBrokenLine.FAIL else None)
 
     builder = StreamsBuilder()
     received: KStream[Any, Any] | None = None
     lines: KStream[Any, Any]
     if settings.on_broken_line is OnBrokenLine.FAIL:
-        lines = builder.stream(settings.lines, Consumed.with_(JsonSerde(LineKey), outside.line))
+        lines = builder.stream(settings.lines, Consumed.with_(line_key, line))
     else:
-        received = builder.stream(
-            settings.lines, Consumed.with_(ReceivedSerde(JsonSerde(LineKey)), ReceivedSerde(outside.line))
-        )
+        received = builder.stream(settings.lines, Consumed.with_(ReceivedSerde(line_key), ReceivedSerde(line)))
         lines = received
     if settings.commit_before:
         lines = lines.process_values(lambda: CommitBefore(settings.commit_before), named=Named.as_(stepping.LINES))
         received = None if received is None else lines
     # declared before the key is chosen, as in the Java job: generated names count the steps
-    courses = builder.table(settings.courses, Consumed.with_(course_id_serde, outside.course))
+    courses = builder.table(settings.courses, Consumed.with_(course_key, course))
     judged: KStream[Any, Any] | None = None
     if received is not None:
         judged = received.process(LineContract, named=Named.as_(CONTRACT))
