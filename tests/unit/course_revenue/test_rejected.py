@@ -110,6 +110,13 @@ def test_lines_that_are_broken_still_refuse_all() -> None:
         offsets([rejected(0), rejected(1, value=GIFT), rejected(2, value=b"no json")])
 
 
+def test_lines_that_are_broken_still_are_left_out_where_that_is_asked_for() -> None:
+    lines = rejected_lines([rejected(0), rejected(1, value=GIFT), rejected(2, value=b"no json"), rejected(3)])
+    chosen = choose(lines, Selection(leave_broken=True), decode)
+    assert [line.place for line in chosen.lines] == [(0, 0), (0, 3)]
+    assert chosen.broken == {"unknown_line_type": 1, "undecodable": 1}
+
+
 def test_only_lines_behind_a_mark_are_rejected_by_the_job_whose_totals_were_begun_there() -> None:
     assert since_rebuilt([rejected(0), mark(1, of=0)]) == ([rejected(0)], {})
     found = since_rebuilt([rejected(0), rejected(7, partition=1), rebuilt(1), rejected(2), rebuilt(8, "b", 1)])

@@ -154,18 +154,23 @@ def replay_rejected(
         list[str] | None, typer.Option(metavar=_PLACE, help="The line there, in the rejected topic. Repeatable.")
     ] = None,
     reason: Annotated[list[str] | None, typer.Option(help="Those rejected for it. Repeatable.")] = None,
+    leave_broken: Annotated[
+        bool, typer.Option("--leave-broken", help="Of --all or --reason, only those that keep the contract now.")
+    ] = False,
     dry_run: DryRun = False,
     by: By = None,
 ) -> None:
     """Send rejected lines to the input topic again, as they were: once, and all in one transaction.
 
-    For after a fix: lines that still break the contract are refused. A line is replayed once only, and not at all when
-    a rebuild has read it again since it was rejected.
+    For after a fix: lines that still break the contract are refused, or left where they are. A line is replayed once
+    only, and not at all when a rebuild has read it again since it was rejected.
     """
     at = target(config, settings, bootstrap_server)
     if everything + bool(offset) + bool(reason) != 1:
         raise ConfigException("which lines? Give one of --all, --offset PARTITION:OFFSET and --reason REASON")
-    selection = Selection(frozenset(reason or ()), frozenset(_place(text) for text in offset or ()))
+    if leave_broken and offset:
+        raise ConfigException("--leave-broken goes with --all or --reason: --offset names the lines")
+    selection = Selection(frozenset(reason or ()), frozenset(_place(text) for text in offset or ()), leave_broken)
     chosen = replay(
         at.brokers,
         at.settings,
@@ -186,6 +191,9 @@ def replay_rejected(
             f"left out {chosen.read_again:,} lines that were rejected before the totals were begun anew (a rebuild, a"
             " switch), which has read them again: they are counted, or rejected once more, and would count twice"
         )
+    if chosen.broken:
+        why = ", ".join(f"{rule} {count:,}" for rule, count in sorted(chosen.broken.items()))
+        note(f"left out {sum(chosen.broken.values()):,} lines that break the contract of this release: {why}")
     count = len(chosen.lines)
     note(f"dry run: {count:,} lines would be replayed" if dry_run else f"replayed {count:,} lines")
 

@@ -18,6 +18,7 @@ the marks of all that ever will be visible.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -65,11 +66,13 @@ class RejectedLine(NamedTuple):
 class Selection:
     """Which lines to replay: of those not replayed yet all, those of some reasons, or those at some places.
 
-    ``places`` are partitions and offsets of the rejected topic.
+    ``places`` are partitions and offsets of the rejected topic. ``leave_broken``: those that are broken still are left
+    out, and else they refuse the whole.
     """
 
     reasons: frozenset[str] = frozenset()
     places: frozenset[tuple[int, int]] = frozenset()
+    leave_broken: bool = False
 
 
 def rejected_lines(records: Iterable[TopicRecord]) -> list[RejectedLine]:
@@ -210,11 +213,15 @@ def read_rejected(
 
 
 class Chosen(NamedTuple):
-    """The lines to replay, how many others were read again since they were rejected, and the reasons in the topic."""
+    """The lines to replay, how many others were read again since they were rejected, and the reasons in the topic.
+
+    ``broken`` is how many are broken still, by why.
+    """
 
     lines: list[RejectedLine]
     read_again: int
     reasons: frozenset[str]
+    broken: Mapping[str, int]
 
 
 def choose(
@@ -230,7 +237,8 @@ def choose(
 
     Raises:
         RefusedError: a place has no rejected line, or one that was replayed already or read again; no rule has a
-            reason, and no line; or a line is broken still: replayed, it would be rejected again, or stop the job.
+            reason, and no line; or a line is broken still and is not to be left out: replayed, it would be rejected
+            again, or stop the job.
     """
     known = {line.place: line for line in lines}
     for place in sorted(selection.places):
@@ -258,14 +266,16 @@ def choose(
         if line.source is not None:
             sources.add(line.source)
     broken = [(line, why) for line in chosen if (why := _still_broken(line, decode)) is not None]
-    if broken:
+    if broken and not selection.leave_broken:
         some = "; ".join(f"{_named(line.place)} ({why})" for line, why in broken[:_SHOWN])
         more = f" and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
         raise RefusedError(
             f"{len(broken)} of {len(chosen)} lines still break the contract of this release: {some}{more}. Replayed,"
-            " they would be rejected again, or stop the job; choose others by --offset or --reason"
+            " they would be rejected again, or stop the job: --leave-broken replays the others"
         )
-    return Chosen(chosen, len(left_out - sources), reasons)
+    left = {line.place for line, _ in broken}
+    kept = [line for line in chosen if line.place not in left]
+    return Chosen(kept, len(left_out - sources), reasons, Counter(why for _, why in broken))
 
 
 def _may_be_replayed(place: tuple[int, int], line: RejectedLine | None) -> None:
