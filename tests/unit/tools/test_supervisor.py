@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace import StreamsConfig
-from headrace.tools.supervisor import own_settings, supervise
+from headrace.tools import supervisor
+from headrace.tools.supervisor import (
+    _Instance,  # pyright: ignore[reportPrivateUsage]  # a stub of one, for the test of pauses
+    _watch,  # pyright: ignore[reportPrivateUsage]  # without signals
+    own_settings,
+    supervise,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,3 +161,49 @@ def test_instances_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
                 break
             assert time.monotonic() < deadline, f"process {pid} goes on"
             time.sleep(0.02)
+
+
+class Clock:
+    """Time that passes while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Failing(_Instance):
+    """In a process's place: each start fails after the time that is its turn."""
+
+    def __init__(self, clock: Clock, runs_s: list[float]) -> None:
+        super().__init__("failing", ())
+        self._clock, self._runs_s = clock, runs_s
+        self.pauses_s: list[float] = []
+        self._ended = 0.0
+
+    def start(self, write: Callable[[str], None]) -> None:
+        self.started = self._clock.now
+        if self.starts:
+            self.pauses_s.append(self.started - self._ended)
+        self.starts += 1
+
+    def ended(self) -> int | None:
+        if self._clock.now - self.started < self._runs_s[self.starts - 1]:
+            return None
+        self._ended = self._clock.now
+        return 1
+
+
+def test_the_pause_grows_while_one_goes_on_failing_and_is_short_again_after_a_steady_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(supervisor, "time", clock)
+    at_once, nearly_steady, steady = 0.5, 55.0, 65.0
+    failing = Failing(clock, [*[at_once] * 7, nearly_steady, steady, at_once, at_once])
+    _watch([failing], lambda _: None, lambda: len(failing.pauses_s) == 10)
+    assert failing.pauses_s == pytest.approx([1, 2, 4, 8, 16, 30, 30, 30, 1, 2], abs=0.25)
