@@ -1,4 +1,6 @@
-"""One instance of a counting application, as a process; says on its standard output what happens to its state.
+"""One instance of a counting application, as a process.
+
+On its standard output it says what it logs and what happens to its state.
 
 A line is a JSON object: ``{"event": …, "at": wall-clock seconds, …}``.
 """
@@ -6,6 +8,7 @@ A line is a JSON object: ``{"event": …, "at": wall-clock seconds, …}``.
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import time
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
 
 def say(event: str, **facts: object) -> None:
     print(json.dumps({"event": event, "at": time.time(), **facts}), flush=True)
+
+
+class Log(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say("log", text=record.getMessage())
 
 
 class Restores(StateRestoreListener):
@@ -53,6 +61,7 @@ class Copies(StandbyUpdateListener):
 
 
 def main() -> None:
+    logging.basicConfig(level=logging.INFO, handlers=[Log()])
     settings = json.loads(sys.argv[1])
     streams = KafkaStreams(counting(settings.pop("in"), settings.pop("out")), settings)
     streams.set_global_state_restore_listener(Restores())
