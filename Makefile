@@ -38,7 +38,7 @@ test-older: setup ## the tests of the classic protocol and of exactly once on br
 	@scripts/faketime.sh
 	@HEADRACE_KAFKA_VERSION=$(OLDER) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
 	  tests/cluster/kafka tests/cluster/runtime tests/cluster/test_three_brokers.py tests/cluster/test_topics.py \
-	  $(patsubst %,tests/cluster/course_revenue/test_%.py,broken_input exactly_once full_disk instances peers rebuild reset slow_disk) $(ARGS)
+	  $(patsubst %,tests/cluster/course_revenue/test_%.py,broken_input crashed_instance exactly_once full_disk instances peers rebuild reset slow_disk) $(ARGS)
 
 fuzz: setup ## random topologies and inputs, the Java library against headrace: SEED=1 is the first of N=1000 cases
 	@scripts/java.sh --jdk

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import pytest
-from cluster.conftest import PROTOCOLS
 from cluster.course_revenue.product import Instance, Product, recent, wait_until
 from course_revenue.sample import SampleSize, sample
 
@@ -114,33 +111,6 @@ def test_at_least_once_loses_nothing(product: Product, seeded: random.Random) ->
     wait_until(complete, "every line is counted at least once", detail=product.tails)
     for one in instances:
         one.stop()
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("others", [0, 1])
-def test_a_crashed_instance_goes_on_long_before_its_session_would_run_out(
-    product: Product, protocol: str, others: int
-) -> None:
-    # the brokers' own 45 s, of which nothing is waited for
-    settings = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000, "group_protocol": protocol}
-    watch = product.watch()
-    victim, *rest = [product.instance(name, **settings).start() for name in "ab"[: 1 + others]]
-    product.load(3_000)
-    watch.wait_for(product.sums.lines, "the first lines", product.tails)
-    if rest:
-        wait_until(lambda: all(one.tasks() for one in (victim, *rest)), "both have tasks", detail=product.tails)
-    victim.kill()
-    product.load(3_000, seed=2)
-    begun = time.monotonic()
-    victim.start()
-    watch.wait_for(product.sums.lines, "every task goes on", product.tails)
-    took_s = time.monotonic() - begun
-    print(f"{protocol}, {others} others: all lines {took_s:.1f} s after the new process's start")
-    assert took_s < 30, "a session ran out"
-    assert watch.latest() == product.sums.totals()
-    for one in (victim, *rest):
-        one.stop()
-    watch.check()
 
 
 def test_one_command_runs_several_instances_and_starts_a_killed_one_again(product: Product) -> None:
