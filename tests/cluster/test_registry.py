@@ -377,6 +377,13 @@ def test_course_revenue_and_its_readers_in_avro(
         landed = LakeTable(str(tmp_path / "table")).snapshot().totals
         assert landed == table.values
         wait_until(lambda: says(f"{url}/status") == str(net), "the page has the sum", detail=page.tail)
+        # a type that this release does not have, by a schema of its producer's own: no money rule, it does not decode
+        with TopicWriter(bootstrap_servers) as writer:
+            writer.send(topics["lines"], b'{"order_id":"o","line_id":"l"}', gift(at(registry), unique("rogue")))
+        assert product.exit_code() == 1
+        assert f"The value of the record at {topics['lines']}-" in product.log()
+        assert "does not decode" in product.log()
+        assert "unknown_line_type" not in product.log()
     finally:
         product.end()
         page.end()
@@ -384,6 +391,18 @@ def test_course_revenue_and_its_readers_in_avro(
         client.get_latest_version(f"{topics['output']}-value").schema.text
         == AvroSchema(schemas()["Revenue"]).schema.text
     )
+
+
+def gift(where: dict[str, Any], subject: str) -> bytes:
+    """A purchase line of an unknown type, in Confluent's form."""
+    schema = schemas()["PurchaseLine"]
+    (types,) = (field["type"] for field in schema["fields"] if field["name"] == "line_type")
+    types["symbols"] = [*types["symbols"], "gift"]
+    line = {"order_id": "o", "line_id": "l", "course_id": "c", "unit_price_cents": 1, "quantity": 1, "event_time": 1}
+    record = GenericRecord(AvroSchema(schema), {**line, "line_type": "gift"})
+    written = GenericAvroSerde(config=where).serializer.serialize(subject, record)
+    assert written is not None
+    return written
 
 
 def test_the_registrys_own_life(registry: LocalRegistry, tmp_path: Path) -> None:

@@ -109,7 +109,9 @@ def test_no_setting_changes_the_name_of_an_internal_topic() -> None:
     assert internal_topics(Settings(dedupe=Dedupe.LINE_KEY)) == internal_topics(deduping)
     places = (Place("in", 3, 4711),)
     for settings in (FAIL, deduping):
-        assert internal_topics(replace(settings, commit_before=places)) == internal_topics(settings)
+        assert internal_topics(replace(settings, commit_before=places, wait_at_broken=True)) == internal_topics(
+            settings
+        )
     assert names <= internal_topics(deduping)
     assert names == internal_topics(REJECT) == internal_topics(other_topics)
     assert "course-revenue-course-revenue-changelog" in names
