@@ -17,7 +17,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With HEADRACE_NO_SKIPS set, as ``.ci/run`` sets it, what a test promises may not go unproven."""
+    """With NO_SKIPPED_TESTS set, as ``.ci/run`` sets it, what a test promises may not go unproven."""
     return _no_skip((yield))
 
 
@@ -28,9 +28,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def _no_skip(report: Report) -> Report:
-    if report.skipped and os.environ.get("HEADRACE_NO_SKIPS"):
+    if report.skipped and os.environ.get("NO_SKIPPED_TESTS"):
         report.outcome = "failed"
-        report.longrepr = f"left out, which HEADRACE_NO_SKIPS forbids: {report.longrepr}"
+        report.longrepr = f"left out, which NO_SKIPPED_TESTS forbids: {report.longrepr}"
     return report
 
 

@@ -28,7 +28,7 @@ def test_a_test_that_is_left_out_fails_where_none_may_be(tmp_path: Path) -> None
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, str(tmp_path)],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(TESTS), "HEADRACE_NO_SKIPS": no_skips},
+            env={**os.environ, "PYTHONPATH": str(TESTS), "NO_SKIPPED_TESTS": no_skips},
             capture_output=True,
             text=True,
             check=False,
@@ -42,4 +42,4 @@ def test_a_test_that_is_left_out_fails_where_none_may_be(tmp_path: Path) -> None
     assert code == pytest.ExitCode.TESTS_FAILED, said
     assert "skipped" not in said.splitlines()[-1]
     assert all(re.search(rf"^(FAILED|ERROR) {name}\.py", said, re.MULTILINE) for name in LEFT_OUT), said
-    assert said.count("left out, which HEADRACE_NO_SKIPS forbids: ") >= len(LEFT_OUT)
+    assert said.count("left out, which NO_SKIPPED_TESTS forbids: ") >= len(LEFT_OUT)
