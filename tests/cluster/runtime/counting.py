@@ -76,22 +76,28 @@ def running(topology: Topology, settings: dict[str, Any]) -> Iterator[KafkaStrea
         assert streams.close(60.0)
 
 
-def failure_of(topology: Topology, settings: dict[str, Any], timeout_s: float = PATIENCE_S) -> Exception:
-    """What ends a client that cannot run."""
-    errors: list[Exception] = []
+def deaths_of(streams: KafkaStreams) -> list[Exception]:
+    """What its threads end with, as it comes; the first ends the client."""
+    deaths: list[Exception] = []
 
-    def note(error: Exception) -> StreamThreadExceptionResponse:
-        errors.append(error)
+    def on_death(error: Exception) -> StreamThreadExceptionResponse:
+        deaths.append(error)
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
+    streams.set_uncaught_exception_handler(on_death)
+    return deaths
+
+
+def failure_of(topology: Topology, settings: dict[str, Any], timeout_s: float = PATIENCE_S) -> Exception:
+    """What ends a client that cannot run."""
     streams = KafkaStreams(topology, StreamsConfig.load(settings))
-    streams.set_uncaught_exception_handler(note)
+    deaths = deaths_of(streams)
     streams.start()
     try:
         wait_until(lambda: streams.state() is State.ERROR, "the end of the client", timeout_s)
     finally:
         streams.close(60.0)
-    return errors[0]
+    return deaths[0]
 
 
 class Totals:

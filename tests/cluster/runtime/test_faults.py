@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cluster.instances import wait_until
-from cluster.runtime.counting import counting, running, totals_of, write
+from cluster.runtime.counting import counting, deaths_of, running, totals_of, write
 from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __init__ re-exports them
     AdminClient,
@@ -23,7 +23,6 @@ from headrace import (
     KafkaStreams,
     State,
     StreamsConfig,
-    StreamThreadExceptionResponse,
 )
 from headrace.kafka import TopicAdmin
 from headrace.records import TopicPartition
@@ -190,16 +189,10 @@ def test_partitions_added_to_a_source_topic_end_the_thread_with_what_to_do(
     app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str]
 ) -> None:
     write(bootstrap_servers, unique("in"), 40)
-    deaths: list[Exception] = []
-
-    def on_death(error: Exception) -> StreamThreadExceptionResponse:
-        deaths.append(error)
-        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
     streams = KafkaStreams(
         counting(unique("in"), unique("out")), StreamsConfig.load(app | {"metadata.max.age.ms": "500"})
     )
-    streams.set_uncaught_exception_handler(on_death)
+    deaths = deaths_of(streams)
     streams.start()
     try:
         with totals_of(bootstrap_servers, unique("out")) as totals:
@@ -218,15 +211,9 @@ def test_a_source_topic_that_is_deleted_ends_the_thread_with_what_to_do(
     app: dict[str, Any], bootstrap_servers: str, unique: Callable[[str], str], anew: bool, told: str
 ) -> None:
     """Nobody said so; made anew, it was read on from where the former one was, and what lay before was lost."""
-    deaths: list[Exception] = []
-
-    def on_death(error: Exception) -> StreamThreadExceptionResponse:
-        deaths.append(error)
-        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
     admin, source = TopicAdmin({"bootstrap.servers": bootstrap_servers}), unique("in")
     streams = KafkaStreams(counting(source, unique("out")), StreamsConfig.load(app | {"metadata.max.age.ms": "200"}))
-    streams.set_uncaught_exception_handler(on_death)
+    deaths = deaths_of(streams)
     streams.start()
     try:
         wait_until(lambda: streams.state() is State.RUNNING, "RUNNING")

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+from cluster.runtime.counting import deaths_of
 
 from headrace import (
     Consumed,
@@ -17,7 +18,6 @@ from headrace import (
     State,
     StreamsBuilder,
     StreamsConfig,
-    StreamThreadExceptionResponse,
     TaskId,
 )
 from headrace.api.handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
@@ -75,13 +75,7 @@ def run(
     builder = StreamsBuilder()
     builder.stream(unique("in"), Consumed.with_(text, text)).to(unique("out"), Produced.with_(text, text))
     streams = KafkaStreams(builder.build(), StreamsConfig.load(settings))
-    deaths: list[Exception] = []
-
-    def on_death(error: Exception) -> StreamThreadExceptionResponse:
-        deaths.append(error)
-        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
-    streams.set_uncaught_exception_handler(on_death)
+    deaths = deaths_of(streams)
     streams.start()
     try:
         deadline = time.monotonic() + 60
@@ -196,13 +190,7 @@ def test_a_topic_that_does_not_exist_is_named_and_not_tried_for_minutes(
     # the client tells of a lost record when its transaction's time is over
     chosen = {"processing.guarantee": "exactly_once_v2", "transaction.timeout.ms": "3000"}
     streams = KafkaStreams(builder.build(), StreamsConfig.load({**settings, **chosen}))
-    deaths: list[Exception] = []
-
-    def on_death(error: Exception) -> StreamThreadExceptionResponse:
-        deaths.append(error)
-        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
-    streams.set_uncaught_exception_handler(on_death)
+    deaths = deaths_of(streams)
     load(bootstrap_servers, unique("in"), [b"x"])
     streams.start()
     try:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cluster.instances import wait_until
-from cluster.runtime.counting import counting
+from cluster.runtime.counting import counting, deaths_of
 from cluster.security.broker import CLIENT_ID, USER, Grant, oauth_module
 from confluent_kafka import Producer
 
-from headrace import KafkaStreams, State, StreamsConfig, StreamThreadExceptionResponse
+from headrace import KafkaStreams, State, StreamsConfig
 from headrace.config.oauth import HANDLERS
 from headrace.errors import AuthorizationException
 from headrace.kafka import RecordProducer, TopicAdmin
@@ -79,14 +79,8 @@ class Application:
             **self.broker.scram_user(self.user),
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
-        raised: list[Exception] = []
         streams = KafkaStreams(counting(self.source, self.out), StreamsConfig.load(config))
-
-        def note(error: Exception) -> StreamThreadExceptionResponse:
-            raised.append(error)
-            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-
-        streams.set_uncaught_exception_handler(note)
+        raised = deaths_of(streams)
         streams.start()
         return streams, raised
 
