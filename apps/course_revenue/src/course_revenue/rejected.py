@@ -265,7 +265,8 @@ def choose(
         chosen.append(line)
         if line.source is not None:
             sources.add(line.source)
-    broken = [(line, why) for line in chosen if (why := _still_broken(line, decode)) is not None]
+    judged = [(line, _still_broken(line, decode)) for line in chosen]
+    broken = [(line, why) for line, why in judged if why is not None]
     if broken and not selection.leave_broken:
         some = "; ".join(f"{_named(line.place)} ({why})" for line, why in broken[:_SHOWN])
         more = f" and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
@@ -273,8 +274,7 @@ def choose(
             f"{len(broken)} of {len(chosen)} lines still break the contract of this release: {some}{more}. Replayed,"
             " they would be rejected again, or stop the job: --leave-broken replays the others"
         )
-    left = {line.place for line, _ in broken}
-    kept = [line for line in chosen if line.place not in left]
+    kept = [line for line, why in judged if why is None]
     return Chosen(kept, len(left_out - sources), reasons, Counter(why for _, why in broken))
 
 
