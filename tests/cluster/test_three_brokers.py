@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
+
 RACKS = ("east", "north", "west")
 ZONES = {"east": "one", "north": "one", "west": "two"}
 PARTITIONS = 6
@@ -42,18 +44,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_version: str | None)
 
 
 def make(topics: list[NewTopic], brokers: str) -> None:
-    """Make topics, and wait until each of the brokers knows them: a client may ask any."""
-    admin = AdminClient({"bootstrap.servers": brokers})
-    for made in admin.create_topics(topics).values():
+    """Make topics once each broker knows the others, and wait until each knows the topics: a client may ask any.
+
+    A client that one of them tells of fewer brokers drops those it knew, with its requests to them.
+    """
+    servers = brokers.split(",")
+
+    def answers() -> list[ClusterMetadata]:
+        # a client of its own each time: one that knows the others may ask them instead
+        return [AdminClient({"bootstrap.servers": broker}).list_topics(timeout=30) for broker in servers]
+
+    wait_until(lambda: all(len(answer.brokers) == len(servers) for answer in answers()), "all brokers know each other")
+    for made in AdminClient({"bootstrap.servers": brokers}).create_topics(topics).values():
         made.result(timeout=30)
     wanted = {topic.topic for topic in topics}
-
-    def known() -> bool:
-        # a client of its own each time: one that knows the others may ask them instead
-        answers = (AdminClient({"bootstrap.servers": broker}).list_topics(timeout=30) for broker in brokers.split(","))
-        return all(wanted <= answer.topics.keys() for answer in answers)
-
-    wait_until(known, "each broker knows the topics")
+    wait_until(lambda: all(wanted <= answer.topics.keys() for answer in answers()), "each broker knows the topics")
 
 
 def test_tasks_run_in_the_racks_of_their_partitions_and_copies_are_in_other_zones(

@@ -121,6 +121,7 @@ TIMED_OUT = frozenset(
         KafkaError._MSG_TIMED_OUT,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._DESTROY_BROKER,  # the brokers no longer name the one that was asked, and its requests end so
         KafkaError._RESOLVE,
         KafkaError._RETRY,
         KafkaError._WAIT_COORD,

@@ -15,7 +15,7 @@ from headrace.state.buffer import overlaid
 from headrace.state.cache import UNDECODED, RecordCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.api.engine import ProcessChange
     from headrace.api.serde import Serde, Serializer
@@ -116,8 +116,10 @@ class StoreBase(Generic[K, V]):
 
     def restore(self, records: Sequence[RawRecord], offset: int | None) -> None:
         """Take committed changelog records in, and the offset after them when they are of one partition."""
-        restored = self._restored
-        rows = [row for record in records if record[2] is not None for row in restored(record[2], record)]
+        join = self._join
+        rows = [
+            (key, join(value, timestamp, headers)) for _, timestamp, key, value, headers in records if key is not None
+        ]
         self.rows.restore(rows, offset)
 
     def close(self) -> None:
@@ -148,11 +150,6 @@ class StoreBase(Generic[K, V]):
             self.cache.clear()
         self._looked_at.clear()
         self.rows.drop()
-
-    def _restored(self, key: bytes, record: RawRecord) -> Iterable[tuple[bytes, bytes | None]]:
-        """The rows that a changelog record stands for."""
-        _, timestamp, _, value, headers = record
-        return ((key, self._join(value, timestamp, headers)),)
 
     def _write(self, row_key: bytes, raw: bytes | None, timestamp: int, headers: Headers | None) -> None:
         """Write a row and its changelog record."""

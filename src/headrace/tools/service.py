@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import logging
 import os
 import signal
@@ -27,6 +28,10 @@ SHUT_DOWN = 3
 """Exit code of an instance that another one has asked to end, as all of the application: it is to stay down."""
 
 _CLOSE_TIMEOUT_S = 30.0
+_COLLECT_AFTER = 50_000
+"""New objects after which Python looks for cycles among them. A batch is of 10,000 records, three objects or more each,
+and none of them ever in a cycle: the default (700) looks through all of each batch again and again, and through the
+whole process with every few (a third of a restore's time)."""
 _LOOK_S = 0.2
 """How often the main thread looks for a signal: one that another thread took does not wake it."""
 
@@ -77,6 +82,8 @@ def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str 
 
     faulthandler.register(signal.SIGQUIT)
     before = {number: signal.signal(number, stop) for number in stopping_signals()}
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
     try:
         streams.set_uncaught_exception_handler(failed)
         streams.set_state_listener(moved)
@@ -102,6 +109,7 @@ def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str 
             log.error("the application did not close within %.0f s", _CLOSE_TIMEOUT_S)
         return 0 if closed and not failures else 1
     finally:
+        gc.set_threshold(*thresholds)
         faulthandler.unregister(signal.SIGQUIT)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from headrace import Consumed, Processor, PunctuationType, Serdes, StreamsBuilde
 
 if TYPE_CHECKING:
     from headrace import ProcessorContext, Record, StreamsConfig, Topology
+
+
+_saying = threading.Lock()
+"""``print`` writes a line's end by itself: two threads' lines would come as one."""
 
 
 class Hourly(Processor[str, str, str, str]):
@@ -24,7 +29,8 @@ class Hourly(Processor[str, str, str, str]):
         pass
 
     def _tick(self, timestamp: int) -> None:
-        print(f"task {self.context.task_id} punctuates at {timestamp}", flush=True)
+        with _saying:
+            print(f"task {self.context.task_id} punctuates at {timestamp}", flush=True)
 
 
 def build(config: StreamsConfig) -> Topology:

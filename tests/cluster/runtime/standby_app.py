@@ -11,6 +11,7 @@ import json
 import logging
 import signal
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,13 @@ if TYPE_CHECKING:
     from headrace.records import TaskId, TopicPartition
 
 
+_saying = threading.Lock()
+
+
 def say(event: str, **facts: object) -> None:
-    print(json.dumps({"event": event, "at": time.time(), **facts}), flush=True)
+    # print writes a line's end by itself: two threads' lines would come as one
+    with _saying:
+        print(json.dumps({"event": event, "at": time.time(), **facts}), flush=True)
 
 
 class Log(logging.Handler):

@@ -36,6 +36,7 @@ from headrace.kafka.errors import FencedInstanceIdException, translate, translat
         (KafkaError._TIMED_OUT, TimeoutException),
         (KafkaError.NOT_COORDINATOR, TimeoutException),
         (KafkaError._TRANSPORT, TimeoutException),
+        (KafkaError._DESTROY_BROKER, TimeoutException),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, AuthorizationException),
         (KafkaError._AUTHENTICATION, AuthorizationException),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, MissingSourceTopicException),
