@@ -51,6 +51,7 @@ _TRANSACTION_COPIES = "transaction.state.log.replication.factor"
 _PROPAGATION_PAUSE_S = 0.02
 _EVENTS_EVERY_S = 0.1
 _FIRST_PATIENCE_S = 1.0
+_TELLING_PATIENCE_S = 2 * _FIRST_PATIENCE_S
 _GRACE_S = 5.0  # added to the client's own deadline, which then names the cause
 
 
@@ -551,10 +552,12 @@ class TopicAdmin:
                 nodes = self._result(future, doing, ())
                 if nodes.controller is None:
                     raise TimeoutException(f"{doing}: the brokers name none yet")
-            except TimeoutException:
+            except TimeoutException as error:
                 asked, left_s = -1, deadline - time.monotonic()
                 if left_s <= _EVENTS_EVERY_S:
                     raise
+                if patience_s == _TELLING_PATIENCE_S:
+                    log.error("%s", error)  # whoever waits, for a minute or so, would not know for what
                 self._look_for_brokers(doing, min(patience_s, left_s))
                 time.sleep(_PROPAGATION_PAUSE_S)
                 patience_s *= 2

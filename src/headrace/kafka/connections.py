@@ -10,6 +10,7 @@ what confluent_kafka and kafka-python take. Passwords are shown by no log line: 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import ssl
 import tempfile
@@ -65,6 +66,8 @@ _SECRETS: Final = ("sasl_plain_password", "ssl_password")
 _TEXTS: Final = ("ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem")
 _LOOK_EVERY_MS: Final = 100
 _GRACE_S: Final = 2.0
+_TELL_AFTER_S: Final = 3.0
+"""When whoever waits for a first contact is told that no broker answers, in seconds."""
 STOP_TIMEOUT_MS: Final = 5_000
 """How long a network client, or a member that leaves, is waited for."""
 _TLS_REFUSAL: Final = re.compile(r"CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|WRONG_VERSION_NUMBER")
@@ -212,6 +215,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
     def __init__(self, net: Any, **configs: Any) -> None:
         super().__init__(net, **configs)  # pyright: ignore[reportUnknownMemberType]  # untyped base
         self._refusal: Exception | None = None
+        self._last = "no connection"
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = True) -> None:  # theirs
         """Find the brokers.
@@ -226,6 +230,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
     async def _first_contact(self, timeout_ms: float | None, refresh: bool) -> None:  # passed on
         base: Any = self
         found = base.bootstrap_async(timeout_ms, refresh)
+        tell_at = time.monotonic() + _TELL_AFTER_S
         latest = time.monotonic() + (timeout_ms or 0.0) / 1000 + _GRACE_S
         while True:
             try:
@@ -238,6 +243,13 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
                     return
                 if self._refusal is not None:
                     raise self._refusal from None
+                if time.monotonic() >= tell_at:
+                    tell_at = math.inf
+                    log.error(
+                        "no broker has answered yet (%s), and they are tried again: look whether bootstrap.servers is "
+                        "right, or start the brokers",
+                        self._last,
+                    )
                 if timeout_ms is not None and time.monotonic() >= latest:
                     # it should have ended by itself; whoever waits for it would stand still without a word
                     connections = ", ".join(map(str, base._conns.values())) or "no connection"
@@ -271,6 +283,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
 
     def _note(self, broker: str, error: Exception) -> None:
         self._refusal = _refusal_of(error, broker) or self._refusal
+        self._last = f"{broker}: {error}"
 
 
 def _what_came_first(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:

@@ -204,7 +204,11 @@ def test_brokers_that_refuse_entry_are_told_from_a_controller_that_is_away(
     assert client.looking == [1.0]
 
 
-def test_nobody_answers_in_the_time_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_answers_in_the_time_of_a_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is also said once while the call goes on."""
+
     class Away(_ForgottenController):
         def list_topics(self, *, timeout: float) -> SimpleNamespace:
             self.looking.append(timeout)
@@ -222,6 +226,9 @@ def test_nobody_answers_in_the_time_of_a_call(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(TimeoutException, match="asking the controller"):
         admin.partition_counts(["in"])
     assert now == [0.0, 1.0, 2.0, 4.0, 6.0, 10.0]
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert told.startswith("asking the controller")
+    assert told.endswith("start the brokers")
     admin.close()
 
 

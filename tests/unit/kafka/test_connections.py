@@ -34,6 +34,17 @@ def test_a_first_contact_that_never_ends_is_given_up(client: Any, caplog: pytest
     assert "the first contact does not end" in told.getMessage()
 
 
+def test_who_waits_for_brokers_that_do_not_answer_is_told_once(
+    client: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands were silent for a minute."""
+    monkeypatch.setattr(connections, "_TELL_AFTER_S", 0.3)
+    with pytest.raises(kp.KafkaTimeoutError):
+        client._manager.bootstrap(900)
+    (told,) = [record.getMessage() for record in caplog.records if record.name == connections.__name__]
+    assert told.startswith("no broker has answered yet (127.0.0.1:1: ")
+
+
 def test_a_client_whose_thread_does_not_end_is_left_behind(
     client: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
