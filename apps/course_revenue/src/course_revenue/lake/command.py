@@ -69,19 +69,20 @@ def lake(
     def stop(_number: int, _frame: FrameType | None) -> None:
         over.set()
 
-    before: dict[int, Any] = {
-        number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    }
-    try:
-        pace = Pace(every, batch, compact_every, retention_hours)
-        with Landing(at, opened, pace, skip_undecodable=skip_undecodable) as landing:
+    pace = Pace(every, batch, compact_every, retention_hours)
+    # as long as it only looks for brokers, a signal ends it at once
+    with Landing(at, opened, pace, skip_undecodable=skip_undecodable) as landing:
+        before: dict[int, Any] = {
+            number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
+        try:
             if replay:
                 landing.replay()
             if not over.is_set():
                 landing.follow(over.is_set, once=once)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
     note(f"{opened.uri} is at version {opened.version}")
 
 
