@@ -55,7 +55,8 @@ def make(topics: list[NewTopic], brokers: str) -> None:
         return [AdminClient({"bootstrap.servers": broker}).list_topics(timeout=30) for broker in servers]
 
     wait_until(lambda: all(len(answer.brokers) == len(servers) for answer in answers()), "all brokers know each other")
-    for made in AdminClient({"bootstrap.servers": brokers}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": brokers})  # with its last reference its requests end
+    for made in admin.create_topics(topics).values():
         made.result(timeout=30)
     wanted = {topic.topic for topic in topics}
     wait_until(lambda: all(wanted <= answer.topics.keys() for answer in answers()), "each broker knows the topics")

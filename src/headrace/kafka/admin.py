@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -51,7 +52,7 @@ _TRANSACTION_COPIES = "transaction.state.log.replication.factor"
 _PROPAGATION_PAUSE_S = 0.02
 _EVENTS_EVERY_S = 0.1
 _FIRST_PATIENCE_S = 1.0
-_TELLING_PATIENCE_S = 2 * _FIRST_PATIENCE_S
+_TELL_AFTER_S = 3.0
 _GRACE_S = 5.0  # added to the client's own deadline, which then names the cause
 
 
@@ -543,7 +544,8 @@ class TopicAdmin:
         brokers name any of those that they take for alive. So it is asked until the one that is named has answered.
         """
         doing = "asking the controller"
-        deadline, patience_s = time.monotonic() + self._timeout_s, _FIRST_PATIENCE_S
+        began, patience_s = time.monotonic(), _FIRST_PATIENCE_S
+        deadline, tell_at = began + self._timeout_s, began + _TELL_AFTER_S
         asked, answered = -1, set[int]()
         while True:
             left_s = max(deadline - time.monotonic(), _EVENTS_EVERY_S)
@@ -556,7 +558,8 @@ class TopicAdmin:
                 asked, left_s = -1, deadline - time.monotonic()
                 if left_s <= _EVENTS_EVERY_S:
                     raise
-                if patience_s == _TELLING_PATIENCE_S:
+                if time.monotonic() >= tell_at:
+                    tell_at = math.inf
                     log.error("%s", error)  # whoever waits, for a minute or so, would not know for what
                 self._look_for_brokers(doing, min(patience_s, left_s))
                 time.sleep(_PROPAGATION_PAUSE_S)

@@ -223,7 +223,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pytho
         Raises:
             AuthorizationException: they do not let us in.
         """
-        self._refusal = None
+        self._refusal, self._last = None, "no connection"
         base: Any = self
         base._net.run(self._first_contact, timeout_ms, refresh)
 

@@ -108,4 +108,5 @@ def refusal(group: str, instance_id: str | None, code: int, text: str, topics: I
         return StreamsException(f"joining group {group} failed: {means} ({name}: {text})")
     needs = (Acl("Read", "group", group), *(Acl("Describe", "topic", topic) for topic in topics))
     known = KafkaError(code)
-    return translate_code(code, known.name(), text or known.str(), f"heartbeat of group {group}", needs=needs)
+    name = f"error {code}" if known.name().endswith("?") else known.name()
+    return translate_code(code, name, text or known.str(), f"heartbeat of group {group}", needs=needs)

@@ -17,6 +17,7 @@ that seems to end before what a store already has is looked at again for a while
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -199,7 +200,7 @@ class StateUpdater:
         Raises:
             Exception: What a task's restore failed with; the task is still the caller's to close.
         """
-        if self._fatal is not None:
+        if self._fatal is not None and not self._failed:
             raise self._fatal
         if not self._ready and not self._failed:
             return []
@@ -255,10 +256,14 @@ class StateUpdater:
         except BaseException as e:
             # a restore thread that dies silently would leave tasks waiting for ever
             with self._guard:
+                jobs = list(self._jobs.values())
                 self._fatal = _as_error(e)
                 self._jobs.clear()
                 self._removing.clear()
                 self._guard.notify_all()
+            # last: a listener may be what failed
+            with contextlib.suppress(Exception):
+                self._tell_suspended(jobs)
             if not isinstance(e, Exception):
                 raise
         finally:
@@ -564,10 +569,10 @@ class StateUpdater:
         self._jobs.pop(job.task.id, None)
         if job.open:
             consumer.incremental_unassign(list(job.open))
-        self._tell_suspended([job])
-        job.open.clear()
         with self._guard:
             self._failed.append((job.task, error))
+        self._tell_suspended([job])
+        job.open.clear()
 
 
 def _out_of_range(task: StreamTask, error: OffsetOutOfRangeException) -> TaskCorruptedException:

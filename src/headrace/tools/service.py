@@ -30,8 +30,8 @@ SHUT_DOWN = 3
 _CLOSE_TIMEOUT_S = 30.0
 _COLLECT_AFTER = 50_000
 """New objects after which Python looks for cycles among them. A batch is of 10,000 records, three objects or more each,
-and none of them ever in a cycle: the default (700) looks through all of each batch again and again, and through the
-whole process with every few (a third of a restore's time)."""
+and none of them ever in a cycle: the default (700 in 3.11) looks through all of each batch again and again, and through
+the whole process with every few (a third of a restore's time)."""
 _LOOK_S = 0.2
 """How often the main thread looks for a signal: one that another thread took does not wake it."""
 
@@ -46,7 +46,8 @@ def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str 
     """Runs an application in this process until SIGTERM, SIGINT or SIGHUP, or until a thread of it fails.
 
     Called from the main thread: it takes these signals for as long as it runs (:func:`stopping_signals`). SIGQUIT has
-    it write to standard error what each thread is doing, as the Java virtual machine does.
+    it write to standard error what each thread is doing, as the Java virtual machine does. Meanwhile Python looks for
+    cycles after 50,000 new objects at the earliest (:func:`gc.set_threshold`).
 
     Args:
         topology: what to run.
@@ -83,7 +84,8 @@ def run_until_stopped(topology: Topology, config: StreamsConfig, *, advice: str 
     faulthandler.register(signal.SIGQUIT)
     before = {number: signal.signal(number, stop) for number in stopping_signals()}
     thresholds = gc.get_threshold()
-    gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
+    if 0 < thresholds[0] < _COLLECT_AFTER:
+        gc.set_threshold(_COLLECT_AFTER, *thresholds[1:])
     try:
         streams.set_uncaught_exception_handler(failed)
         streams.set_state_listener(moved)

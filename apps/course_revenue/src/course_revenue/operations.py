@@ -155,7 +155,7 @@ def replay_rejected(
     ] = None,
     reason: Annotated[list[str] | None, typer.Option(help="Those rejected for it. Repeatable.")] = None,
     leave_broken: Annotated[
-        bool, typer.Option("--leave-broken", help="Of --all or --reason, only those that keep the contract now.")
+        bool, typer.Option("--leave-broken", help="Only those that keep the contract now.")
     ] = False,
     dry_run: DryRun = False,
     by: By = None,
@@ -168,8 +168,6 @@ def replay_rejected(
     at = target(config, settings, bootstrap_server)
     if everything + bool(offset) + bool(reason) != 1:
         raise ConfigException("which lines? Give one of --all, --offset PARTITION:OFFSET and --reason REASON")
-    if leave_broken and offset:
-        raise ConfigException("--leave-broken goes with --all or --reason: --offset names the lines")
     selection = Selection(frozenset(reason or ()), frozenset(_place(text) for text in offset or ()), leave_broken)
     chosen = replay(
         at.brokers,

@@ -178,10 +178,11 @@ def stepping(at: Target, place: Place) -> list[str]:
 
 
 def bring_before(instance: JobProcess, request: SkipRequest, at: Target, *, timeout_s: float = 3600.0) -> None:
-    """Runs an instance until it stands at the record, so that everything before the record is counted.
+    """Runs an instance until the record has stopped it, so that everything before the record is counted.
 
-    It ends before, when a record stops it for which it cannot wait, or does so for longer than ``task.timeout.ms``.
-    Then it is started again, as long as it comes nearer.
+    It is not ended when it stands before the record: that it does not get past it is known only when it ends by itself,
+    at once or after ``task.timeout.ms``. When another record ends it before, it is started again, as long as it comes
+    nearer.
 
     Args:
         instance: with the settings of ``stepping``; it has ended when this returns.
@@ -203,11 +204,11 @@ def bring_before(instance: JobProcess, request: SkipRequest, at: Target, *, time
         return -1 if entry is None else entry.offset
 
     try:
-        here, before = committed(), -2
-        while before < here < place.offset:
+        here, before = committed(), None
+        while here < place.offset and here != before:
             before = here
             with instance:
-                while here < place.offset and instance.pid is not None:
+                while here <= place.offset and instance.pid is not None:
                     time.sleep(_LOOK_S)
                     here = committed()
                     if time.monotonic() > deadline:

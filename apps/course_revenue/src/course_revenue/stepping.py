@@ -4,9 +4,9 @@ A record that fails takes with it what its transaction has done since the last c
 lines and the same record come within one commit interval again: the job would never stand in front of the record, where
 alone it can be moved past it. There are two ways:
 
-* With ``course.revenue.wait.at.broken`` a record that no release can read, or that breaks the contract, stops its own
-  task alone: the record waits as one does whose schema registry does not answer, while the others go on, and what is
-  before it is committed as ever. However many such records there are in other partitions, the job comes to each.
+* With ``course.revenue.wait.at.broken`` a record that this release cannot read, or that breaks the contract, stops its
+  own task alone: the record waits as one does whose schema registry does not answer, while the others go on, and what
+  is before it is committed as ever. However many such records there are in other partitions, the job comes to each.
 * With ``course.revenue.commit.before`` an instance commits after each line that is next to a place. That is for what
   fails only when it is processed, such as a total that overflows, and for a job that is to stop.
 """
